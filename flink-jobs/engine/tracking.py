@@ -1,0 +1,172 @@
+"""The thin adapters that run the trackers inside Flink: one for live, one for history."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from pyflink.common import Row, Types
+from pyflink.common.watermark_strategy import TimestampAssigner
+from pyflink.datastream import KeyedProcessFunction, RuntimeContext
+from pyflink.datastream.state import ValueState, ValueStateDescriptor
+
+from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
+
+RECORD_FIELDS = (
+    "owner",
+    "event_time",
+    "kind",
+    "source",
+    "program",
+    "host",
+    "vm",
+    "datastore",
+    "severity",
+    "thread",
+    "head",
+    "message",
+    "file",
+    "generation",
+    "offset",
+    "run_id",
+    "time_quality",
+    "kafka_offset",
+)
+"""The columns of `candidates` in jobs/detect.sql, in their order."""
+
+EVENT_TYPE = Types.ROW_NAMED(
+    ["topic", "owner", "event"], [Types.STRING(), Types.STRING(), Types.STRING()]
+)
+"""A row of `events` in jobs/detect.sql: topic, key and the event as JSON."""
+
+BUCKETS = 128
+"""History is keyed by bucket, not by owner: a key costs Flink's batch mode one Python bundle."""
+
+
+def to_record(row: Row) -> dict[str, Any] | None:
+    """A row of `candidates` as the record that trackers read; absent fields stay absent.
+
+    None where the row names no owner or time: it breaks the schema, and ClickHouse, which reads
+    the same topic, keeps it in rejected_lines with its reason.
+    """
+    record = {
+        name: value for name, value in zip(RECORD_FIELDS, row, strict=True) if value is not None
+    }
+    try:
+        record["event_time_us"] = epoch_microseconds(record["event_time"])
+    except (KeyError, ValueError):
+        return None
+    return record if "owner" in record and "kind" in record else None
+
+
+def owner_of(row: Row) -> str:
+    """The owner of a row's log: live's key."""
+    return row[0] or ""
+
+
+def bucket_of(row: Row) -> int:
+    """The bucket of a row's owner, in [0, BUCKETS)."""
+    return zlib.crc32((row[0] or "").encode()) % BUCKETS
+
+
+def to_row(owner: str, written: Written) -> Row:
+    """An event as a row of `events`."""
+    topic, event = written
+    return Row(topic, owner, orjson.dumps(event).decode())
+
+
+class EventTime(TimestampAssigner):
+    """The record's own time in milliseconds, by which Flink's batch mode sorts."""
+
+    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
+        try:
+            return epoch_microseconds(value[1]) // 1000
+        except (TypeError, ValueError):
+            return 0
+
+
+class TrackLive(KeyedProcessFunction):
+    """Live: keyed by owner, fed as records arrive.
+
+    Silence is told by a processing-time timer: the last event time plus the time waited since.
+    """
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._state: ValueState = runtime_context.get_state(
+            ValueStateDescriptor("owner", Types.PICKLED_BYTE_ARRAY())
+        )
+
+    def process_element(
+        self, value: Row, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[Row]:
+        record = to_record(value)
+        if record is None:
+            return
+        state = self._state.value()
+        owner = Owner() if state is None else state[0]
+        for written in owner.feed(record):
+            yield to_row(record["owner"], written)
+        timers = ctx.timer_service()
+        self._keep(owner, timers, timers.current_processing_time())
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[Row]:
+        state = self._state.value()
+        if state is None:
+            return
+        owner, told_at_ms = state
+        waited_us = (timestamp - told_at_ms) * 1000
+        for written in owner.tick(owner.event_time_us + waited_us):
+            yield to_row(ctx.get_current_key(), written)
+        self._keep(owner, ctx.timer_service(), timestamp)
+
+    def _keep(self, owner: Owner, timers: Any, now_ms: int) -> None:
+        due_us = owner.next_due_us
+        if due_us is None:
+            self._state.clear()
+            return
+        self._state.update((owner, now_ms))
+        wait_ms = max(0, due_us - owner.event_time_us) // 1000 + 1
+        timers.register_processing_time_timer(now_ms + wait_ms)
+
+
+class TrackHistory(KeyedProcessFunction):
+    """History: keyed by bucket, sorted by time, one key after the other.
+
+    What it holds lives in the instance, not in Flink's state: in batch mode a key is never seen
+    again, there are no checkpoints, and a failed region starts over.
+    """
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._owners: dict[str, Owner] = {}
+        self._instant: list[dict[str, Any]] = []
+        self._timestamp: int | None = None
+
+    def process_element(
+        self, value: Row, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[Row]:
+        record = to_record(value)
+        if record is None:
+            return
+        timestamp = ctx.timestamp()
+        if timestamp != self._timestamp:
+            yield from self._flush()
+            self._timestamp = timestamp
+        self._instant.append(record)
+        # Fires after the last record of this key; the same timer again is no second timer.
+        ctx.timer_service().register_event_time_timer(2**62)
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[Row]:
+        yield from self._flush()
+        self._owners.clear()
+        self._timestamp = None
+
+    def _flush(self) -> Iterator[Row]:
+        for owner, written in feed_in_order(self._owners, self._instant):
+            yield to_row(owner, written)
+        self._instant.clear()

@@ -1,0 +1,184 @@
+"""Records become events.
+
+Live and history are one job in two modes: live runs in STREAMING mode over the raw topics and never
+ends; history runs in BATCH mode over the offsets that one replay wrote to `esxi.backfill`.
+
+Examples:
+    python -m jobs.detect live --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
+    echo '{"0": [0, 1200], "1": [0, 800]}' | \\
+        python -m jobs.detect history --run-id 2026-11-21-0001 \\
+        --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from string import Template
+
+import orjson
+from pyflink.common import Configuration, WatermarkStrategy
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
+
+from detectors.catalogue import event_topics, literals
+from engine.tracking import EVENT_TYPE, EventTime, TrackHistory, TrackLive, bucket_of, owner_of
+
+LIVE_JOB = "stunwatch-detect-live"
+"""The live job's name, by which the keeper finds it."""
+
+HISTORY_JOB = "stunwatch-detect-history"
+LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
+HISTORY_TOPIC = "esxi.backfill"
+
+Offsets = dict[int, tuple[int, int]]
+"""Of each partition: the first offset, and the one after the last."""
+
+
+def live_scan() -> dict[str, str]:
+    """Where live begins when it has no checkpoint: with all that Kafka still holds."""
+    return {"scan.startup.mode": "earliest-offset", "properties.group.id": LIVE_JOB}
+
+
+def history_scan(offsets: Offsets) -> dict[str, str]:
+    """The part of the topic that one replay wrote."""
+
+    def specific(which: int) -> str:
+        return ";".join(f"partition:{each},offset:{span[which]}" for each, span in offsets.items())
+
+    return {
+        "scan.startup.mode": "specific-offsets",
+        "scan.startup.specific-offsets": specific(0),
+        "scan.bounded.mode": "specific-offsets",
+        "scan.bounded.specific-offsets": specific(1),
+    }
+
+
+def statements(
+    bootstrap: str, topics: tuple[str, ...], scan: dict[str, str], run_id: str | None
+) -> list[str]:
+    """The statements of detect.sql, filled in. `run_id` None takes every record."""
+    text = Path(__file__).with_suffix(".sql").read_text()
+    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    options = (f"'{key}' = '{_quoted(value)}'" for key, value in scan.items())
+    filled = Template(code).substitute(
+        bootstrap=bootstrap,
+        topics=";".join(topics),
+        scan_options=",\n  ".join(options),
+        literals=_quoted("\n".join(literals())),
+        run_condition="TRUE" if run_id is None else f"`run_id` = '{_quoted(run_id)}'",
+    )
+    return [part.strip() for part in (filled + "\n").split(";\n") if part.strip()]
+
+
+def _quoted(text: str) -> str:
+    """The inside of an SQL string literal."""
+    return text.replace("'", "''")
+
+
+def track(candidates: DataStream, is_live: bool) -> DataStream:
+    """Rows of `candidates` to rows of `events`: the trackers, live or on history."""
+    if is_live:
+        return candidates.key_by(owner_of).process(TrackLive(), EVENT_TYPE)
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
+    return (
+        candidates.assign_timestamps_and_watermarks(by_time)
+        .key_by(bucket_of)
+        .process(TrackHistory(), EVENT_TYPE)
+    )
+
+
+def insert_events(tables: StreamTableEnvironment, events: DataStream) -> TableResult:
+    """Write every event to its topic; the job starts here."""
+    tables.create_temporary_view("tracked", events)
+    inserts = tables.create_statement_set()
+    for topic in event_topics():
+        inserts.add_insert_sql(
+            f"INSERT INTO events /*+ OPTIONS('topic' = '{topic}') */"
+            f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{topic}'"
+        )
+    return inserts.execute()
+
+
+def environment(cluster: str | None, settings: dict[str, str]) -> StreamExecutionEnvironment:
+    """A running cluster (`host:port`), or the one that `flink run` or a test provides."""
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    if cluster is None:
+        return StreamExecutionEnvironment.get_execution_environment(configuration)
+    host, port = cluster.rsplit(":", 1)
+    jvm = get_gateway().jvm
+    flink = jvm.org.apache.flink.streaming.api.environment
+    return StreamExecutionEnvironment(
+        flink.RemoteStreamEnvironment(
+            host, int(port), configuration._j_configuration, get_gateway().new_array(jvm.String, 0)
+        )
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Submit the job; history waits until it has finished."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.detect",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("mode", choices=["live", "history"])
+    parser.add_argument("--bootstrap", required=True, help="Kafka, host:port")
+    parser.add_argument("--cluster", help="Flink's REST, host:port; without it, `flink run`'s own")
+    parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--from-checkpoint", help="live: resume from this checkpoint")
+    parser.add_argument("--run-id", help="history: the replay's id; its offsets come on stdin")
+    options = parser.parse_args(arguments)
+    is_live = options.mode == "live"
+
+    settings = {
+        "execution.runtime-mode": "STREAMING" if is_live else "BATCH",
+        "pipeline.name": LIVE_JOB if is_live else f"{HISTORY_JOB} {options.run_id}",
+        "pipeline.object-reuse": "true",
+        "parallelism.default": str(options.parallelism),
+        "python.executable": sys.executable,
+        "python.client.executable": sys.executable,
+        "python.state.cache-size": "10000",
+    }
+    if options.from_checkpoint:
+        settings["execution.state-recovery.path"] = options.from_checkpoint
+    env = environment(options.cluster, settings)
+    mode = EnvironmentSettings.new_instance()
+    tables = StreamTableEnvironment.create(
+        env,
+        environment_settings=(
+            mode.in_streaming_mode() if is_live else mode.in_batch_mode()
+        ).build(),
+    )
+    tables.execute_sql(
+        "CREATE TEMPORARY SYSTEM FUNCTION contains_any AS 'io.github.stunwatch.ContainsAny'"
+    )
+    # The client is warm from here on: a replay starts it early and sends the offsets when it
+    # has shipped its last line.
+    if is_live:
+        topics, scan = LIVE_TOPICS, live_scan()
+    else:
+        spans = {int(each): tuple(span) for each, span in orjson.loads(sys.stdin.read()).items()}
+        topics, scan = (HISTORY_TOPIC,), history_scan(spans)
+    for statement in statements(options.bootstrap, topics, scan, options.run_id):
+        tables.execute_sql(statement)
+    result = insert_events(
+        tables, track(tables.to_data_stream(tables.from_path("candidates")), is_live)
+    )
+    job = result.get_job_client()
+    if job is not None:
+        print(job.get_job_id(), flush=True)
+    if not is_live:
+        result.wait()
+
+
+if __name__ == "__main__":
+    main()
+    # The gateway's JVM ends with its parent; its threads must not keep this process.
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,69 @@
+"""ClickHouse over HTTP: the one way in which the command line talks to it."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from stunwatch.errors import UserError
+
+
+class QueryError(UserError):
+    """ClickHouse refused a query; the message is its own, without the stack."""
+
+
+class ClickHouse:
+    """One user's access to the server at host:port."""
+
+    def __init__(self, host: str, port: int, user: str, password: str) -> None:
+        self._address = (host, port)
+        self._headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+
+    def command(self, sql: str, *, database: str = "stunwatch") -> None:
+        """Run a statement that returns nothing. Raises QueryError."""
+        for _ in self.stream(sql, database=database):
+            pass
+
+    def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a query; 64-bit integers as int, times as text. Raises QueryError."""
+        settings = {"output_format_json_quote_64bit_integers": "0"}
+        body = b"".join(
+            self.stream(sql, parameters, output="JSONCompactEachRow", settings=settings)
+        )
+        return [tuple(orjson.loads(line)) for line in body.splitlines()]
+
+    def stream(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        database: str = "stunwatch",
+        output: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Iterator[bytes]:
+        """The answer in pieces, in the format asked for. Raises QueryError."""
+        query = {"database": database, "wait_end_of_query": "0", **(settings or {})}
+        if output:
+            query["default_format"] = output
+        query |= {f"param_{name}": str(value) for name, value in (parameters or {}).items()}
+        connection = http.client.HTTPConnection(*self._address, timeout=600)
+        try:
+            connection.request("POST", f"/?{urlencode(query)}", sql.encode(), self._headers)
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.OK:
+                text = response.read().decode(errors="replace").strip()
+                raise QueryError(text.split("\n")[0])
+            while piece := response.read(1 << 20):
+                yield piece
+        except (ConnectionError, http.client.HTTPException, TimeoutError) as error:
+            host, port = self._address
+            raise UserError(
+                f"ClickHouse does not answer on {host}:{port} ({error});"
+                " `stunwatch status` tells what runs."
+            ) from error
+        finally:
+            connection.close()

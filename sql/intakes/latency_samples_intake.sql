@@ -1,0 +1,33 @@
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_samples_intake TO latency_samples_stored AS
+SELECT
+    assumeNotNull(event_at) AS sampled_at,
+    assumeNotNull(received_at_or_null) AS received_at,
+    host,
+    object_class,
+    device,
+    davg_ms,
+    kavg_ms,
+    gavg_ms,
+    qavg_ms,
+    davg_read_ms,
+    davg_write_ms,
+    gavg_read_ms,
+    gavg_write_ms,
+    commands_per_second,
+    reads_per_second,
+    writes_per_second,
+    megabytes_read_per_second,
+    megabytes_written_per_second,
+    active_commands,
+    queued_commands,
+    failed_reserves_per_second,
+    aborts_per_second,
+    resets_per_second,
+    file,
+    generation,
+    offset,
+    line_bytes,
+    run_id,
+    time_quality
+FROM records
+WHERE fault = '' AND kind = 'line' AND source = 'esxtop';

@@ -1,0 +1,23 @@
+CREATE MATERIALIZED VIEW IF NOT EXISTS log_lines_intake TO log_lines_stored AS
+SELECT
+    assumeNotNull(event_at) AS event_time,
+    assumeNotNull(received_at_or_null) AS received_at,
+    source,
+    program,
+    host,
+    vm,
+    datastore,
+    severity,
+    thread,
+    head,
+    message,
+    peer,
+    file,
+    generation,
+    offset,
+    line_bytes,
+    run_id,
+    time_quality,
+    truncated
+FROM records
+WHERE fault = '' AND kind = 'line' AND source != 'esxtop';

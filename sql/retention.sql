@@ -1,0 +1,6 @@
+-- How long what is kept. Lines are kept by the day they were received, not by the day they speak
+-- of: a replay of an old incident must not vanish at once.
+ALTER TABLE log_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DAY;
+ALTER TABLE rejected_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DAY;
+ALTER TABLE latency_samples_stored MODIFY TTL toDateTime(received_at) + INTERVAL 90 DAY;
+ALTER TABLE stuns_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;

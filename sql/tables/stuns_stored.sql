@@ -1,0 +1,31 @@
+-- One row is what is known of one stun at one revision; the highest revision is the stun.
+-- The sort key is the stun's identity; it serves "when was this VM stunned?"
+-- Equal revisions are equal events: of these the one detected first stays.
+CREATE TABLE IF NOT EXISTS stuns_stored
+(
+    event_id UUID,
+    revision UInt64,
+    is_deleted UInt8,
+    detected_at DateTime64(3, 'UTC'),
+    run_id LowCardinality(String),
+    host LowCardinality(String),
+    vm LowCardinality(String),
+    datastore LowCardinality(String),
+    started_at DateTime64(6, 'UTC'),
+    ended_at DateTime64(6, 'UTC'),
+    duration_us UInt64,
+    reported_us Nullable(UInt64),
+    measured_by LowCardinality(String),
+    cause LowCardinality(String),
+    cause_detail String,
+    migration_id Nullable(String),
+    switchover_us Nullable(UInt64),
+    is_quiesced Nullable(Bool),
+    is_cbt Nullable(Bool),
+    severity LowCardinality(String),
+    evidence Array(String) CODEC(ZSTD(1)),
+    version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+)
+ENGINE = ReplacingMergeTree(version, is_deleted)
+ORDER BY (datastore, vm, event_id);

@@ -1,0 +1,28 @@
+-- The lines whose message holds all of the given words, in any case:
+--   SELECT * FROM log_lines_with(words = 'lost access volume')
+-- It filters through the text index first and removes copies after: FINAL would lose the index.
+CREATE OR REPLACE VIEW log_lines_with AS
+SELECT
+    event_time,
+    received_at,
+    source,
+    program,
+    host,
+    vm,
+    datastore,
+    severity,
+    thread,
+    head,
+    message,
+    peer,
+    file,
+    generation,
+    offset,
+    line_bytes,
+    run_id,
+    time_quality,
+    truncated
+FROM log_lines_stored
+WHERE hasAllTokens(message, lower({words:String}))
+ORDER BY event_time, received_at
+LIMIT 1 BY source, program, host, datastore, vm, event_time, offset, line_hash;

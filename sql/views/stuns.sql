@@ -1,0 +1,23 @@
+-- One row is one stun: a VM stood still from started_at to ended_at.
+CREATE OR REPLACE VIEW stuns AS
+SELECT
+    event_id,
+    host,
+    vm,
+    datastore,
+    started_at,
+    ended_at,
+    duration_us,
+    reported_us,
+    measured_by,
+    cause,
+    cause_detail,
+    migration_id,
+    switchover_us,
+    is_quiesced,
+    is_cbt,
+    severity,
+    evidence,
+    detected_at,
+    run_id
+FROM stuns_stored FINAL;
