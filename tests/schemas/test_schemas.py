@@ -1,0 +1,49 @@
+"""Every schema accepts its passing samples and refuses its failing ones; topics and tables fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = {
+    path.name.removesuffix(".schema.json"): json.loads(path.read_text())
+    for path in sorted((ROOT / "schemas").glob("*.schema.json"))
+}
+SAMPLES = sorted((ROOT / "schemas/samples").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schema_is_valid_and_has_samples_of_both_kinds(name: str) -> None:
+    Draft202012Validator.check_schema(SCHEMAS[name])
+    kinds = {path.name.split(".")[-2] for path in SAMPLES if path.name.startswith(f"{name}.")}
+    assert kinds == {"pass", "fail"}
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_sample_passes_or_fails_as_its_name_says(path: Path) -> None:
+    schema = SCHEMAS[".".join(path.name.split(".")[:2])]
+    is_valid = Draft202012Validator(schema).is_valid(json.loads(path.read_text()))
+    assert is_valid == path.name.endswith(".pass.json")
+
+
+READERS = {
+    "log_line.v1": "records_reader",
+    "esxtop_sample.v1": "records_reader",
+    "rejected_line.v1": "rejected_reader",
+    "stun.v1": "stun_events_reader",
+}
+UNREAD = {"truncated", "detector"}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_field_has_its_column_in_clickhouse(name: str) -> None:
+    text = (ROOT / f"sql/readers/{READERS[name]}.sql").read_text()
+    columns = set(re.findall(r"^    (\w+) ", text, re.MULTILINE))
+    assert set(SCHEMAS[name]["properties"]) - columns <= UNREAD
+    topics = set(re.search(r"kafka_topic_list = '(.*)'", text)[1].split(","))
+    assert set(SCHEMAS[name]["x-topics"]) <= topics
