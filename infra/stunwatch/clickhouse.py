@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import orjson
 
 from stunwatch.errors import UserError
+from stunwatch.settings import LOOPBACK, Settings
 
 
 class QueryError(UserError):
@@ -67,3 +68,12 @@ class ClickHouse:
             ) from error
         finally:
             connection.close()
+
+
+def as_user(settings: Settings, user: str) -> ClickHouse:
+    """Access as a user whose password `stunwatch up` made."""
+    try:
+        password = (settings.secrets / user).read_text().strip()
+    except FileNotFoundError:
+        raise UserError("There is no local pipeline yet; `stunwatch up` starts it.") from None
+    return ClickHouse(LOOPBACK, settings.clickhouse_http_port, user, password)
