@@ -1,0 +1,1 @@
+"""What runs the trackers inside Flink. Thin: the logic is in `detectors/`."""

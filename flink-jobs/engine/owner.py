@@ -42,7 +42,7 @@ class Owner:
 
     @property
     def next_due_us(self) -> int | None:
-        """The event time at which a tracker wants to be told the time; None if none keeps anything."""
+        """The event time at which a tracker has something to do; None if none keeps anything."""
         return min(
             (
                 tracker.next_due_us
@@ -68,7 +68,9 @@ class Owner:
                 yield topic, event
 
 
-def feed_in_order(owners: dict[str, Owner], records: Iterable[Record]) -> Iterator[tuple[str, Written]]:
+def feed_in_order(
+    owners: dict[str, Owner], records: Iterable[Record]
+) -> Iterator[tuple[str, Written]]:
     """History: records of one instant, put back into the order in which they were written.
 
     Flink's batch sort knows only milliseconds and is not stable, and many lines share one.

@@ -98,9 +98,7 @@ class TrackLive(KeyedProcessFunction):
             ValueStateDescriptor("owner", Types.PICKLED_BYTE_ARRAY())
         )
 
-    def process_element(
-        self, value: Row, ctx: KeyedProcessFunction.Context
-    ) -> Iterator[Row]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
         record = to_record(value)
         if record is None:
             return
@@ -111,9 +109,7 @@ class TrackLive(KeyedProcessFunction):
         timers = ctx.timer_service()
         self._keep(owner, timers, timers.current_processing_time())
 
-    def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
-    ) -> Iterator[Row]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         state = self._state.value()
         if state is None:
             return
@@ -145,9 +141,7 @@ class TrackHistory(KeyedProcessFunction):
         self._instant: list[dict[str, Any]] = []
         self._timestamp: int | None = None
 
-    def process_element(
-        self, value: Row, ctx: KeyedProcessFunction.Context
-    ) -> Iterator[Row]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
         record = to_record(value)
         if record is None:
             return
@@ -159,9 +153,7 @@ class TrackHistory(KeyedProcessFunction):
         # Fires after the last record of this key; the same timer again is no second timer.
         ctx.timer_service().register_event_time_timer(2**62)
 
-    def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
-    ) -> Iterator[Row]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         yield from self._flush()
         self._owners.clear()
         self._timestamp = None

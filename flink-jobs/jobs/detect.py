@@ -32,7 +32,7 @@ LIVE_JOB = "stunwatch-detect-live"
 
 HISTORY_JOB = "stunwatch-detect-history"
 LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
-HISTORY_TOPIC = "esxi.backfill"
+HISTORY_TOPICS = ("esxi.backfill",)
 
 Offsets = dict[int, tuple[int, int]]
 """Of each partition: the first offset, and the one after the last."""
@@ -161,10 +161,11 @@ def main(arguments: list[str] | None = None) -> None:
     # The client is warm from here on: a replay starts it early and sends the offsets when it
     # has shipped its last line.
     if is_live:
-        topics, scan = LIVE_TOPICS, live_scan()
+        scan = live_scan()
     else:
-        spans = {int(each): tuple(span) for each, span in orjson.loads(sys.stdin.read()).items()}
-        topics, scan = (HISTORY_TOPIC,), history_scan(spans)
+        spans = orjson.loads(sys.stdin.read())
+        scan = history_scan({int(each): (first, end) for each, (first, end) in spans.items()})
+    topics = LIVE_TOPICS if is_live else HISTORY_TOPICS
     for statement in statements(options.bootstrap, topics, scan, options.run_id):
         tables.execute_sql(statement)
     result = insert_events(

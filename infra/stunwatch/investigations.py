@@ -31,9 +31,7 @@ class Investigation:
         merged = {**self.defaults, **given}
         for name, value in merged.items():
             if value is None:
-                raise UserError(
-                    f"{self.name} needs --param {name}=… ({self.meanings[name]})."
-                )
+                raise UserError(f"{self.name} needs --param {name}=… ({self.meanings[name]}).")
         return {name: value for name, value in merged.items() if value is not None}
 
 

@@ -29,5 +29,5 @@ SELECT
     line_bytes,
     run_id,
     time_quality
-FROM records
-WHERE fault = '' AND kind = 'line' AND source = 'esxtop';
+FROM samples
+WHERE fault = '' AND kind = 'line';

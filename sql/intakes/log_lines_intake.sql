@@ -20,4 +20,4 @@ SELECT
     time_quality,
     truncated
 FROM records
-WHERE fault = '' AND kind = 'line' AND source != 'esxtop';
+WHERE fault = '' AND kind = 'line';

@@ -3,7 +3,7 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS records_rejects TO rejected_writer AS
 SELECT
     formatDateTime(toDateTime64(topic_time, 6, 'UTC'), '%Y-%m-%dT%H:%i:%S.%fZ') AS received_at,
-    if(source IN ('syslog', 'vmware_log', 'esxtop'), source, 'unknown') AS source,
+    if(source IN ('syslog', 'vmware_log'), source, 'unknown') AS source,
     host,
     concat(topic, '/', toString(topic_partition)) AS file,
     topic_offset AS offset,

@@ -1,7 +1,7 @@
 -- A message of the dead-letter topic that does not parse is kept here too, or it would go round.
 CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_lines_intake TO rejected_lines_stored AS
 SELECT
-    ifNull(parseDateTime64BestEffortOrNull(rejected.received_at, 6, 'UTC'), topic_time) AS received_at,
+    coalesce(parseDateTime64BestEffortOrNull(rejected.received_at, 6, 'UTC'), topic_time) AS received_at,
     if(source = '', 'unknown', source) AS source,
     host,
     vm,

@@ -13,5 +13,5 @@ SELECT
     measured_by
 FROM stuns
 WHERE positionCaseInsensitive(vm, {vm:String}) > 0
-ORDER BY duration_us DESC, ended_at
+ORDER BY duration_us DESC, ended_at ASC
 LIMIT {most:UInt32};

@@ -8,4 +8,4 @@ SELECT
     substring(any(line), 1, 120) AS example
 FROM rejected_lines
 GROUP BY reason, source
-ORDER BY lines DESC, reason;
+ORDER BY lines DESC, reason ASC;

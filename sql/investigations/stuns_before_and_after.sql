@@ -9,4 +9,4 @@ SELECT
     round(maxIf(duration_us, ended_at >= {at:DateTime('UTC')}) / 1e6, 3) AS worst_after_s
 FROM stuns
 GROUP BY vm, datastore
-ORDER BY worst_before_s DESC, vm;
+ORDER BY worst_before_s DESC, vm ASC;

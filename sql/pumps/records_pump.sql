@@ -12,10 +12,7 @@ SELECT
         isNull(event_at), 'event_time is no UTC time',
         isNull(received_at_or_null), 'received_at is no UTC time',
         kind NOT IN ('line', 'progress'), 'kind is neither line nor progress',
-        source NOT IN ('syslog', 'vmware_log', 'esxtop'),
-        'source is none of syslog, vmware_log, esxtop',
-        kind = 'line' AND source = 'esxtop' AND (object_class = '' OR device = ''),
-        'a sample of esxtop names no object_class or no device',
+        source NOT IN ('syslog', 'vmware_log'), 'source is neither syslog nor vmware_log',
         ''
     ) AS fault,
     _raw_message AS raw_message,

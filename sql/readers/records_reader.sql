@@ -1,4 +1,4 @@
--- Reads the raw topics. One row is one record: a line, a sample of esxtop or a progress record.
+-- Reads the topics of lines. One row is one record: a line or a progress record.
 -- What does not parse arrives with `_error` set and blocks nothing.
 CREATE TABLE IF NOT EXISTS records_reader
 (
@@ -21,31 +21,11 @@ CREATE TABLE IF NOT EXISTS records_reader
     line_bytes UInt32,
     run_id String,
     time_quality String,
-    truncated Bool,
-    object_class String,
-    device String,
-    davg_ms Nullable(Float64),
-    kavg_ms Nullable(Float64),
-    gavg_ms Nullable(Float64),
-    qavg_ms Nullable(Float64),
-    davg_read_ms Nullable(Float64),
-    davg_write_ms Nullable(Float64),
-    gavg_read_ms Nullable(Float64),
-    gavg_write_ms Nullable(Float64),
-    commands_per_second Nullable(Float64),
-    reads_per_second Nullable(Float64),
-    writes_per_second Nullable(Float64),
-    megabytes_read_per_second Nullable(Float64),
-    megabytes_written_per_second Nullable(Float64),
-    active_commands Nullable(Float64),
-    queued_commands Nullable(Float64),
-    failed_reserves_per_second Nullable(Float64),
-    aborts_per_second Nullable(Float64),
-    resets_per_second Nullable(Float64)
+    truncated Bool
 )
 ENGINE = Kafka(stunwatch_kafka)
 SETTINGS
-    kafka_topic_list = 'esxi.syslog,esxi.vmware_log,esxi.esxtop,esxi.backfill',
+    kafka_topic_list = 'esxi.syslog,esxi.vmware_log,esxi.backfill',
     kafka_group_name = 'clickhouse-records',
     kafka_format = 'JSONEachRow',
     kafka_handle_error_mode = 'stream';

@@ -1,5 +1,6 @@
 -- One row is one file that was tailed or replayed: how much of it arrived, and which bytes did not.
 -- A gap is [from, to) in bytes. A file's generation outlives its name: rotation renames files.
+-- A file that a syslog server wrote holds lines of many hosts; one of them is shown.
 CREATE OR REPLACE VIEW coverage AS
 WITH
     pieces AS
@@ -22,37 +23,40 @@ WITH
         FROM latency_samples_stored
         WHERE generation != ''
     ),
+
     lines AS
     (
         SELECT
-            source,
-            vm,
-            datastore,
             generation,
             offset AS line_from,
             offset + max(line_bytes) AS line_to,
+            max(source) AS line_source,
             max(host) AS line_host,
+            max(vm) AS line_vm,
+            max(datastore) AS line_datastore,
             argMax(file, arrived_at) AS line_file,
             max(event_time) AS written_at,
             max(arrived_at) AS line_arrived_at
         FROM pieces
-        GROUP BY source, vm, datastore, generation, offset
+        GROUP BY generation, offset
     ),
+
     followed AS
     (
         SELECT
             *,
             max(line_to) OVER (
-                PARTITION BY source, vm, datastore, generation ORDER BY line_from
+                PARTITION BY generation ORDER BY line_from
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS seen_to
         FROM lines
     )
+
 SELECT
-    source,
+    max(line_source) AS source,
     max(line_host) AS host,
-    vm,
-    datastore,
+    max(line_vm) AS vm,
+    max(line_datastore) AS datastore,
     argMax(line_file, line_arrived_at) AS file,
     generation,
     count() AS lines,
@@ -61,10 +65,10 @@ SELECT
     -- The header row of an esxtop file is no line: what precedes its first sample is no gap.
     arraySort(groupArrayIf(
         (seen_to, line_from),
-        line_from > seen_to AND NOT (source = 'esxtop' AND seen_to = 0)
+        line_from > seen_to AND NOT (line_source = 'esxtop' AND seen_to = 0)
     )) AS gaps,
     arraySum(gap -> gap.2 - gap.1, gaps) AS gap_bytes,
     max(written_at) AS last_event_time,
     max(line_arrived_at) AS last_received_at
 FROM followed
-GROUP BY source, vm, datastore, generation;
+GROUP BY generation;

@@ -33,7 +33,7 @@ def test_sample_passes_or_fails_as_its_name_says(path: Path) -> None:
 
 READERS = {
     "log_line.v1": "records_reader",
-    "esxtop_sample.v1": "records_reader",
+    "esxtop_sample.v1": "samples_reader",
     "rejected_line.v1": "rejected_reader",
     "stun.v1": "stun_events_reader",
 }

@@ -51,7 +51,9 @@ def sql(
                 typer.echo(f"    --param {name}=…  {each.meanings[name]} ({shown})")
         return
     if query is None:
-        raise UserError("Give a query or an investigation's name; `stunwatch sql --list` shows them.")
+        raise UserError(
+            "Give a query or an investigation's name; `stunwatch sql --list` shows them."
+        )
     parameters = dict(_name_and_value(each) for each in param or [])
     if query in known:
         parameters = known[query].parameters(parameters)

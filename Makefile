@@ -1,0 +1,44 @@
+# Everything is thin: the work is in the `stunwatch` command (.venv/bin/stunwatch --help).
+
+UV_VERSION := 0.13.8
+UV := build/uv/bin/uv
+STUNWATCH := .venv/bin/stunwatch
+PYTHON := .venv/bin/python
+
+.PHONY: demo test test-slow up down bench lint format
+
+demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
+	$(STUNWATCH) demo
+
+test: .venv/ready ## the tests, under ten minutes
+	$(PYTHON) -m pytest
+
+test-slow: .venv/ready ## faults and scale
+	$(PYTHON) -m pytest -m slow
+
+up: .venv/ready
+	$(STUNWATCH) up
+
+down: .venv/ready
+	$(STUNWATCH) down
+
+bench: .venv/ready ## speeds as ratios, into build/bench.json
+	$(PYTHON) -m stunwatch.bench
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/sqlfluff lint --nofail-on-warning -q sql
+	.venv/bin/yamllint --strict .
+
+format: .venv/ready
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+# One environment from the lock; uv is the only thing that pip installs.
+.venv/ready: pyproject.toml uv.lock
+	test -x $(UV) || python3 -m venv build/uv
+	build/uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(UV) sync --frozen --quiet --compile-bytecode
+	touch $@

@@ -1,0 +1,442 @@
+"""Stuns of one virtual machine, from its vmware.log.
+
+Three kinds of lines tell a stun. `Checkpoint_Unstun` is written at its end and names its length.
+ESXi 8 writes a second line for the same stun about 30 ms later. Where neither exists, the changes
+of the checkpoint mode do: 2 is stopped, 6 is running, or 0 where an era never names 6.
+
+What the lines tell is a pure function of the lines known: a new line gives the difference between
+what they told before and what they tell now. So the order in which lines arrive does not matter,
+and a copy of a line changes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from detectors.catalogue import detector
+from detectors.events import (
+    EVIDENCE_SHOWN,
+    MOST_LINES,
+    content_hash,
+    event_id,
+    fullest_host,
+    revision,
+    timestamp,
+)
+from detectors.records import has_own_time, is_continuation, verbatim
+
+_DETECTOR = detector("stuns")
+_PATTERNS = _DETECTOR.patterns
+_LIMITS = _DETECTOR.thresholds
+
+_MILLISECOND = 1_000
+_MINUTE = 60_000_000
+_COPY_US = _LIMITS["copy_within_ms"] * _MILLISECOND
+_SAME_START_US = _LIMITS["same_start_within_ms"] * _MILLISECOND
+_END_LINE_US = _LIMITS["end_line_within_ms"] * _MILLISECOND
+_SETTLES_US = _LIMITS["mode_settles_after_ms"] * _MILLISECOND
+_LONGEST_MODE_STUN_US = _LIMITS["longest_mode_stun_minutes"] * _MINUTE
+_LONGEST_STUN_US = _LIMITS["longest_stun_days"] * 24 * 60 * _MINUTE
+_KEEP_US = _LIMITS["keep_hours"] * 60 * _MINUTE
+
+# VMware's first product is of 1999: no virtual machine was stunned before.
+_EARLIEST_START_US = int(datetime(1999, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+# The better evidence has the higher rank.
+_RANKS = {"mode": 1, "reported": 2, "unstun": 3}
+
+_STOPPED = 2
+_STOPPED_MODES = (_STOPPED, 3)
+_RUNNING_MODES = (6, 0)
+# A request for mode 1 begins a new checkpoint, a log's first line a new process: the virtual
+# machine was running, and when an earlier stop ended is not known.
+_BEGINNING = 1
+
+
+@dataclass(frozen=True)
+class Stun:
+    """One row of the view `stuns`, except `detected_at`. Times are UTC with six digits."""
+
+    event_id: str
+    detector: str
+    revision: int
+    is_deleted: int
+    run_id: str
+    host: str
+    vm: str
+    datastore: str
+    started_at: str
+    ended_at: str
+    duration_us: int
+    reported_us: int | None
+    measured_by: Literal["unstun", "cpt_mode", "hostd"]
+    cause: str
+    cause_detail: str
+    migration_id: str | None
+    switchover_us: int | None
+    is_quiesced: bool | None
+    is_cbt: bool | None
+    severity: Literal["normal", "notice", "warning", "critical"]
+    evidence: list[str]
+
+
+class EndLine(NamedTuple):
+    """A line written at a stun's end that names its length. Sorts by time, then place."""
+
+    at_us: int
+    offset: int
+    kind: str
+    duration_us: int
+    text: str
+    host: str
+    place: tuple[str, ...]
+    """Names the line itself where it names no time of its own; else empty."""
+
+    @property
+    def started_us(self) -> int:
+        """When the stun began, by this line."""
+        return self.at_us - self.duration_us
+
+
+class ModeLine(NamedTuple):
+    """A line that tells a change of the checkpoint mode. Sorts by time, then place."""
+
+    at_us: int
+    offset: int
+    mode: int
+    text: str
+    host: str
+
+
+_Line = TypeVar("_Line", EndLine, ModeLine)
+
+Stuns = dict[str, tuple[int, Stun]]
+"""Stuns by event_id, each with the microsecond it ended in."""
+
+
+@dataclass
+class State:
+    """The lines of the last hours, sorted, and the time told."""
+
+    ends: list[EndLine] = field(default_factory=list)
+    modes: list[ModeLine] = field(default_factory=list)
+    event_time_us: int = 0
+    fed_at_us: int = 0
+    """The event time when the last line was kept."""
+    datastore: str = ""
+    vm: str = ""
+    run_id: str = ""
+
+
+@dataclass
+class Tracker:
+    """The stuns of one (datastore, vm)."""
+
+    state: State = field(default_factory=State)
+
+    def feed(self, record: Mapping[str, Any]) -> Iterator[Stun]:
+        """The stuns that this line tells, changes or takes back."""
+        line = read(record)
+        if line is None:
+            return
+        state = self.state
+        kept: list[Any] = state.modes if isinstance(line, ModeLine) else state.ends
+        place = bisect_left(kept, line)
+        if kept[place : place + 1] == [line]:
+            return
+        state.datastore = record.get("datastore", "")
+        state.vm = record.get("vm", "")
+        state.run_id = record.get("run_id", "")
+        before = _stuns_touched_by(line, state)
+        kept.insert(place, line)
+        yield from self._changes(before, _stuns_touched_by(line, state))
+        self._forget_all_but(line.at_us)
+
+    def tick(self, event_time_us: int) -> Iterator[Stun]:
+        """The stuns by mode changes for which no end line has come in time."""
+        state = self.state
+        if event_time_us <= state.event_time_us:
+            return
+        settled_us = state.event_time_us - _SETTLES_US
+        state.event_time_us = event_time_us
+        settling = _stuns_by_modes(state, settled_us + 1, event_time_us - _SETTLES_US)
+        yield from (stun for _, stun in settling.values())
+        if event_time_us > state.fed_at_us + _KEEP_US:
+            state.ends.clear()
+            state.modes.clear()
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When a stop by mode changes settles, else when the last line is forgotten."""
+        state = self.state
+        if not state.ends and not state.modes:
+            return None
+        pending = bisect_right(state.modes, state.event_time_us - _SETTLES_US, key=_at)
+        for line in state.modes[pending:]:
+            if line.mode in _RUNNING_MODES:
+                return line.at_us + _SETTLES_US
+        return state.fed_at_us + _KEEP_US + 1
+
+    def _changes(self, before: Stuns, after: Stuns) -> Iterator[Stun]:
+        """What to write so that the second holds where the first was written."""
+        for each, (at_us, stun) in before.items():
+            if each not in after:
+                # A stun told by an end line never comes back; one told by mode changes may.
+                lines = (
+                    _lines_about(self.state, at_us)
+                    if stun.measured_by == "cpt_mode"
+                    else MOST_LINES
+                )
+                over = revision(stun.revision >> 48, lines, stun.revision)
+                yield replace(stun, is_deleted=1, revision=over)
+        for each, found in after.items():
+            if before.get(each) != found:
+                yield found[1]
+
+    def _forget_all_but(self, at_us: int) -> None:
+        """Keep the lines of the last hours, and the hours around the line in hand.
+
+        An old file read again brings lines far behind the newest; its neighbours must be known.
+        """
+        state = self.state
+        state.fed_at_us = state.event_time_us
+        oldest_us = state.event_time_us - _KEEP_US
+        _forget(state.ends, oldest_us, at_us)
+        _forget(state.modes, oldest_us, at_us)
+
+
+def read(record: Mapping[str, Any]) -> EndLine | ModeLine | None:
+    """What a record tells of stuns; None where nothing, or nothing that can be believed."""
+    if record.get("source") != "vmware_log" or is_continuation(record):
+        return None
+    message = record["message"]
+    at_us = record["event_time_us"]
+    offset = record.get("offset", -1)
+    host = record.get("host", "")
+    has_time = has_own_time(record)
+    for kind in ("unstun", "reported"):
+        if found := _PATTERNS[kind].search(message):
+            duration_us = int(found["microseconds"])
+            is_possible = (
+                0 < duration_us <= _LONGEST_STUN_US and at_us - duration_us >= _EARLIEST_START_US
+            )
+            if not is_possible:
+                return None
+            place = () if has_time else (record.get("generation", ""), str(offset), message)
+            return EndLine(at_us, offset, kind, duration_us, verbatim(record), host, place)
+    mode = _mode(message)
+    if mode is None or not has_time:
+        return None
+    return ModeLine(at_us, offset, mode, verbatim(record), host)
+
+
+def _mode(message: str) -> int | None:
+    """The mode that a line says the virtual machine is coming to, where that is of use here."""
+    if _PATTERNS["log_started"].search(message):
+        return _BEGINNING
+    if found := _PATTERNS["mode_requested"].search(message):
+        mode = int(found["mode"])
+        return mode if mode in (_BEGINNING, *_STOPPED_MODES, *_RUNNING_MODES) else None
+    for each in ("mode_acknowledged", "modules_done"):
+        if found := _PATTERNS[each].search(message):
+            mode = int(found["mode"])
+            return mode if mode in (*_STOPPED_MODES, *_RUNNING_MODES) else None
+    return None
+
+
+def _stuns_touched_by(line: EndLine | ModeLine, state: State) -> Stuns:
+    """The stuns that may differ by whether this line is known."""
+    last_us = line.at_us + _LONGEST_MODE_STUN_US
+    if isinstance(line, ModeLine):
+        return _stuns_by_modes(state, line.at_us, last_us)
+    near_us = _COPY_US + _END_LINE_US
+    return _stuns_by_modes(state, line.at_us - _END_LINE_US, last_us) | _stuns_by_end_lines(
+        state, line.at_us - near_us, line.at_us + near_us
+    )
+
+
+def _stuns_by_end_lines(state: State, first_us: int, last_us: int) -> Stuns:
+    found: Stuns = {}
+    for end in _span(state.ends, first_us, last_us):
+        stun = _stun_by_end_line(state, end)
+        # A line without a time of its own may have been read twice: the better row stays.
+        if stun and (
+            stun.event_id not in found or stun.revision > found[stun.event_id][1].revision
+        ):
+            found[stun.event_id] = end.at_us, stun
+    return found
+
+
+def _stuns_by_modes(state: State, first_us: int, last_us: int) -> Stuns:
+    found: Stuns = {}
+    begin = bisect_left(state.modes, first_us, key=_at)
+    for index in range(begin, bisect_right(state.modes, last_us, key=_at)):
+        stun = _stun_by_modes(state, index)
+        if stun:
+            found[stun.event_id] = state.modes[index].at_us, stun
+    return found
+
+
+def _stun_by_end_line(state: State, end: EndLine) -> Stun | None:
+    """The stun whose anchor is this line; None where the line only adds to another's."""
+    near = _span(state.ends, end.at_us - _END_LINE_US, end.at_us + _COPY_US + _END_LINE_US)
+    alike = [other for other in near if other.kind == end.kind]
+    instant = [end, *(other for other in alike if _is_same_instant(other, end))]
+    copies = [other for other in alike if any(_is_copy(other, one) for one in instant)]
+    if min(copies) != end:
+        return None
+    twins = [
+        other
+        for other in near
+        if other.kind != end.kind and any(_is_same_stun(copy, other) for copy in copies)
+    ]
+    if end.kind == "unstun":
+        second = min(twins, key=lambda twin: abs(twin.started_us - end.started_us), default=None)
+    elif twins:
+        return None
+    else:
+        second = end
+    lines = sorted([*copies, *twins])
+    return _stun(
+        state,
+        anchor=end.place or (timestamp(end.at_us // _MILLISECOND * _MILLISECOND),),
+        rank=_RANKS[end.kind],
+        lines=lines,
+        weight=len({line.text for line in lines}),
+        ended_us=end.at_us,
+        duration_us=max(copy.duration_us for copy in copies),
+        reported_us=second.duration_us if second else None,
+        measured_by="unstun",
+    )
+
+
+def _is_copy(one: EndLine, other: EndLine) -> bool:
+    """Whether two lines are one: the same number soon again."""
+    is_soon = abs(one.at_us - other.at_us) <= _COPY_US
+    return is_soon and one.duration_us == other.duration_us
+
+
+def _is_same_stun(one: EndLine, other: EndLine) -> bool:
+    """Whether lines of different kinds tell one stun: both count from the same start."""
+    is_soon = abs(one.at_us - other.at_us) <= _END_LINE_US
+    is_same_start = abs(one.started_us - other.started_us) <= _SAME_START_US
+    return (is_soon and is_same_start) or _is_same_instant(one, other)
+
+
+def _is_same_instant(one: EndLine, other: EndLine) -> bool:
+    """Whether two lines name the same millisecond, in which no two stuns can end."""
+    is_same = one.at_us // _MILLISECOND == other.at_us // _MILLISECOND
+    return is_same and not one.place and not other.place
+
+
+def _stun_by_modes(state: State, index: int) -> Stun | None:
+    """The stun that ended with this change of mode, where no end line tells it better."""
+    end = state.modes[index]
+    if end.mode not in _RUNNING_MODES or state.event_time_us < end.at_us + _SETTLES_US:
+        return None
+    first = index
+    while first and state.modes[first - 1].mode in _STOPPED_MODES:
+        first -= 1
+    stop = state.modes[first:index]
+    began_us = next((line.at_us for line in stop if line.mode == _STOPPED), end.at_us)
+    duration_us = end.at_us - began_us
+    if not _MILLISECOND <= duration_us <= _LONGEST_MODE_STUN_US:
+        return None
+    end_lines = _span(state.ends, began_us, end.at_us + _END_LINE_US)
+    if began_us < _EARLIEST_START_US or any(line.started_us <= end.at_us for line in end_lines):
+        return None
+    return _stun(
+        state,
+        anchor=(timestamp(end.at_us // _MILLISECOND * _MILLISECOND),),
+        rank=_RANKS["mode"],
+        lines=[*stop, end],
+        weight=_lines_about(state, end.at_us),
+        ended_us=end.at_us,
+        duration_us=duration_us,
+        reported_us=None,
+        measured_by="cpt_mode",
+    )
+
+
+def _lines_about(state: State, at_us: int) -> int:
+    """How many lines bear on whether a stop ended here: it only grows as more become known."""
+    first_us = at_us - _LONGEST_MODE_STUN_US
+    modes = {line.text for line in _span(state.modes, first_us, at_us)}
+    ends = _span(state.ends, first_us, at_us + _END_LINE_US)
+    return len(modes) + len({line.text for line in ends if line.started_us <= at_us})
+
+
+def _stun(
+    state: State,
+    *,
+    anchor: tuple[str, ...],
+    rank: int,
+    lines: Sequence[EndLine | ModeLine],
+    weight: int,
+    ended_us: int,
+    duration_us: int,
+    reported_us: int | None,
+    measured_by: Literal["unstun", "cpt_mode"],
+) -> Stun:
+    host = fullest_host(line.host for line in lines)
+    stun = Stun(
+        event_id=event_id(_DETECTOR.name, state.datastore, state.vm, *anchor),
+        detector=_DETECTOR.name,
+        revision=0,
+        is_deleted=0,
+        run_id="",
+        host=host,
+        vm=state.vm,
+        datastore=state.datastore,
+        started_at=timestamp(ended_us - duration_us),
+        ended_at=timestamp(ended_us),
+        duration_us=duration_us,
+        reported_us=reported_us,
+        measured_by=measured_by,
+        cause="unknown",
+        cause_detail="",
+        migration_id=None,
+        switchover_us=None,
+        is_quiesced=None,
+        is_cbt=None,
+        severity=_severity(duration_us),
+        evidence=list(dict.fromkeys(line.text for line in lines))[:EVIDENCE_SHOWN],
+    )
+    names_itself = len(anchor) > 1
+    # A line without a time of its own gets another one at every replay: the earliest stays.
+    tie = -(ended_us // 1_000_000) if names_itself else content_hash(stun)
+    # Of the same lines, those that came with the fuller name of the host are the better row.
+    full_rank = rank << 8 | min(len(host), 0xFF)
+    return replace(stun, revision=revision(full_rank, weight, tie), run_id=state.run_id)
+
+
+def _severity(duration_us: int) -> Literal["normal", "notice", "warning", "critical"]:
+    duration_ms = duration_us / _MILLISECOND
+    if duration_ms > _LIMITS["critical_above_ms"]:
+        return "critical"
+    if duration_ms > _LIMITS["warning_above_ms"]:
+        return "warning"
+    if duration_ms > _LIMITS["notice_above_ms"]:
+        return "notice"
+    return "normal"
+
+
+def _forget(lines: list[_Line], oldest_us: int, at_us: int) -> None:
+    # Now and then, not at every line: it walks through all of them.
+    if lines and lines[0].at_us < oldest_us - _KEEP_US // 8:
+        lines[:] = [
+            line for line in lines if line.at_us >= oldest_us or abs(line.at_us - at_us) <= _KEEP_US
+        ]
+
+
+def _span(lines: list[_Line], first_us: int, last_us: int) -> list[_Line]:
+    """The lines of this span, both ends included."""
+    return lines[bisect_left(lines, first_us, key=_at) : bisect_right(lines, last_us, key=_at)]
+
+
+def _at(line: EndLine | ModeLine) -> int:
+    return line.at_us

@@ -1,0 +1,101 @@
+"""ClickHouse's own server inside this process, from libchdb.
+
+libchdb's entry point is the one of `clickhouse local`, which can be told to listen: so the HTTP and
+native servers run here without an installed ClickHouse. Standard library only; ends on SIGTERM.
+
+    python infra/clickhouse/server.py LIBRARY CONFIG
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+STATEMENTS = (
+    "SYSTEM START LISTEN TCP",
+    "SYSTEM START LISTEN HTTP",
+    "SELECT sleepEachRow(1) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null",
+)
+
+
+class Result(ctypes.Structure):
+    """What the entry point returns: times in seconds, `error` NULL where all went well."""
+
+    _fields_ = (
+        ("buffer", ctypes.c_char_p),
+        ("length", ctypes.c_size_t),
+        ("vector", ctypes.c_void_p),
+        ("elapsed", ctypes.c_double),
+        ("rows_read", ctypes.c_uint64),
+        ("bytes_read", ctypes.c_uint64),
+        ("error_message", ctypes.c_char_p),
+    )
+
+
+def serve(library: Path, config: Path) -> str:
+    """Run the server until its last statement is killed; return ClickHouse's error, or ""."""
+    chdb = ctypes.CDLL(str(library))
+    chdb.query_stable_v2.restype = ctypes.POINTER(Result)
+    words = ["clickhouse", "--config-file", str(config), "--query", "; ".join(STATEMENTS)]
+    words += ["--path", os.environ["STUNWATCH_CLICKHOUSE_PATH"]]
+    # The one setting of the file that the embedded server does not take from it.
+    words += ["--log-level=warning"]
+    arguments = (ctypes.c_char_p * len(words))(*(each.encode() for each in words))
+    result = chdb.query_stable_v2(len(words), arguments)
+    if not result or not result.contents.error_message:
+        return ""
+    return str(result.contents.error_message.decode(errors="replace"))
+
+
+def stop() -> None:
+    """Kill the query that keeps the server up, so that its tables shut down in order."""
+    port = os.environ["STUNWATCH_CLICKHOUSE_HTTP_PORT"]
+    query = urllib.parse.urlencode({"query": "KILL QUERY WHERE user = 'default' ASYNC"})
+    request = urllib.request.Request(  # noqa: S310 (a fixed http address)
+        f"http://127.0.0.1:{port}/?{query}",
+        data=b"",
+        headers={
+            "X-ClickHouse-User": "admin",
+            "X-ClickHouse-Key": os.environ["STUNWATCH_CLICKHOUSE_ADMIN_PASSWORD"],
+        },
+    )
+    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        answer.read()
+
+
+def main() -> None:
+    """Serve in a thread, so that this one can wait for the signal."""
+    library, config = map(Path, sys.argv[1:])
+    stopping = {signal.SIGTERM, signal.SIGINT}
+    # Before the library starts its threads, which inherit the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+
+    is_stopping = threading.Event()
+
+    def run() -> None:
+        error = serve(library, config)
+        failed = bool(error) and not is_stopping.is_set()
+        if failed:
+            print(error, file=sys.stderr, flush=True)
+        # The library keeps threads of its own that outlive its last statement.
+        os._exit(1 if failed else 0)
+
+    threading.Thread(target=run).start()
+    signal.sigwait(stopping)
+    is_stopping.set()
+    try:
+        stop()
+    except OSError as error:
+        # Not up yet, or too busy: its tables take a kill as well.
+        print(f"ended without an orderly stop: {error}", file=sys.stderr, flush=True)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

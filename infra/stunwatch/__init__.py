@@ -1,0 +1,1 @@
+"""The `stunwatch` command and the local pipeline it runs."""

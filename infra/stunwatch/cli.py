@@ -1,0 +1,67 @@
+"""The `stunwatch` command. Each of its commands is a module of `stunwatch.commands`.
+
+A module is imported when its command runs or is listed, and keeps its own imports of anything slow
+inside its functions: so `--help` is quick and one command does not wait for another's libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from stunwatch.errors import UserError
+
+COMMANDS = ("up", "down", "status", "logs", "replay", "sql", "watch", "demo", "doctor")
+"""In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name."""
+
+
+class Commands(TyperGroup):
+    """Finds a command's module by the command's name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return every command, in the order of `--help`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"stunwatch.commands.{cmd_name}")
+        one = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        one.command(cmd_name)(getattr(module, cmd_name))
+        return typer.main.get_command(one)
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Finds storage trouble in the logs of VMware ESXi: stuns, conflicts, latency.",
+)
+
+
+@app.callback()
+def _options() -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; what a user can put right is one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"[red]stunwatch:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

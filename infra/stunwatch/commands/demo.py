@@ -1,0 +1,56 @@
+"""`stunwatch demo`: the pipeline, a bundled incident, and what was found in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.replay import Options, plan
+from stunwatch.clickhouse import as_user
+from stunwatch.commands import replay
+from stunwatch.commands.up import up
+from stunwatch.investigations import investigations
+from stunwatch.settings import load_settings
+
+INCIDENT = Path(__file__).parents[1] / "demo" / "incident"
+"""Written for the project, in the syntax of ESXi 5.0 and 8: a VM whose snapshot removals stun it."""
+
+FIXED_AT = "2012-05-01 00:00:00"
+
+
+def demo() -> None:
+    """Start the pipeline, replay a bundled incident and show what was found.
+
+    Example:
+
+        stunwatch demo
+    """
+    up()
+    settings = load_settings()
+    console = Console()
+    with plan([INCIDENT], Options()) as what:
+        outcome = replay.run(settings, what, Options(), console)
+    console.print(outcome.summary, highlight=False)
+    if outcome.missing:
+        raise typer.Exit(replay.EXIT_INCOMPLETE)
+    reader = as_user(settings, "reader")
+    longest = investigations()["longest_stuns"]
+    rows = reader.rows(longest.query, longest.parameters({}))
+    table = Table("VM", "ended at (UTC)", "stunned for", "µs", "severity")
+    for vm, _, _, ended_at, duration_us, duration_s, severity, *_ in rows:
+        table.add_row(vm, ended_at, f"{duration_s:.3f} s", f"{duration_us:,}", severity)
+    console.print("\nThe ten longest stuns of the incident:", table)
+    console.print(
+        "Next:\n"
+        f'  .venv/bin/stunwatch sql stuns_before_and_after --param "at={FIXED_AT}"\n'
+        '  .venv/bin/stunwatch sql "SELECT arrayJoin(evidence) FROM stuns'
+        ' ORDER BY duration_us DESC LIMIT 3"\n'
+        "  .venv/bin/stunwatch replay <your logs>      and then: stunwatch sql --list\n"
+        "  .venv/bin/stunwatch down",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,5 @@
+"""`stunwatch doctor`."""
+
+
+def doctor() -> None:
+    """Not there yet."""

@@ -1,0 +1,5 @@
+"""`stunwatch logs`."""
+
+
+def logs() -> None:
+    """Not there yet."""

@@ -1,0 +1,243 @@
+"""`stunwatch replay`: files, folders, archives and vm-support bundles become rows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from detectors.catalogue import event_topics
+from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Plan, Reading, plan
+from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.errors import UserError
+from stunwatch.history import HistoryJob, wait_until_read
+from stunwatch.kafka import Kafka
+from stunwatch.runtime.intake import why_intake_is_stopped
+from stunwatch.settings import Settings, load_settings
+from stunwatch.shipping import Batch, Shipper
+
+EXIT_INCOMPLETE = 1
+"""Some lines are neither stored nor rejected, or some files could not be read."""
+
+_COUNTED_AT_ONCE = 1000
+
+
+def replay(
+    paths: Annotated[list[Path], typer.Argument(help="Files, folders, archives.")],
+    host: Annotated[str | None, typer.Option(help="The host, where no line names one.")] = None,
+    vm: Annotated[str | None, typer.Option(help="The VM of a lone vmware.log.")] = None,
+    datastore: Annotated[str | None, typer.Option(help="The datastore of that VM.")] = None,
+    tz: Annotated[str, typer.Option(help="Zone of stamps without one: Europe/Vienna.")] = "UTC",
+    year: Annotated[
+        int | None, typer.Option(help="Year of the first stamp without one (ESX 3 and 4).")
+    ] = None,
+) -> None:
+    """Ship logs and return when every line is queryable and every event found.
+
+    Plain, .gz, .zst, .tgz and vm-support bundles; what a file is, is found by its content. The same
+    files again change nothing. Exit code 0: every line read is stored or rejected with a reason.
+
+    Examples:
+
+        stunwatch replay ./esx-esx01-2024-05-06.tgz
+
+        stunwatch replay vmware.log --vm mail01 --datastore ds-gold
+
+        stunwatch replay ./old-logs --tz Europe/Vienna --year 2009
+    """
+    settings = load_settings()
+    options = Options(host=host, vm=vm, datastore=datastore, zone=_zone(tz), year=year)
+    console = Console(stderr=True)
+    with plan(paths, options) as what:
+        for problem in what.problems:
+            console.print(f"[yellow]{problem.path}: {problem.sentence}", highlight=False)
+        if not what.files:
+            raise UserError("There is nothing to replay.")
+        outcome = run(settings, what, options, console)
+    console.print(outcome.summary, highlight=False)
+    if outcome.missing or outcome.problems or what.problems:
+        raise typer.Exit(EXIT_INCOMPLETE)
+
+
+@dataclass
+class Outcome:
+    """What a replay read and what of it is in ClickHouse, in lines."""
+
+    run_id: str
+    read: int = 0
+    stored: int = 0
+    rejected: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
+    """Lines that are neither, by file."""
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """For a person: read = stored + rejected, and what is wrong."""
+        sign = "≠" if self.missing else "="
+        lines = [
+            f"read {self.read:,} lines {sign} stored {self.stored:,} + rejected {self.rejected:,}"
+            f"  ({self.seconds:.1f} s, {self.read / max(self.seconds, 0.001):,.0f} lines/s,"
+            f" run {self.run_id})"
+        ]
+        lines += [f"[red]{file}: {count:,} lines are missing" for file, count in self.missing.items()]
+        lines += [f"[yellow]{problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def run(settings: Settings, what: Plan, options: Options, console: Console) -> Outcome:
+    """Ship the plan's files, detect over them and count. Raises UserError if that cannot be done."""
+    started = time.monotonic()
+    clock = datetime.now(UTC)
+    run_id = f"{clock:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
+    outcome = Outcome(run_id)
+    kafka = Kafka(settings.bootstrap)
+    admin = as_user(settings, "reader")
+    with HistoryJob(settings, run_id) as job, _progress(settings, console) as show:
+        starts = kafka.ends([BACKFILL])
+        shipper = Shipper(settings.bootstrap, show.waiting)
+        counts: list[tuple[str, str, int, int]] = []
+        show.stage("shipping", what.size_bytes)
+        shipped_bytes = 0
+        for file in what.files:
+            reading = Reading(file, run_id, options)
+            for messages in reading:
+                for topic, batch in _batches(messages):
+                    shipper.send(topic, batch)
+                show.at(shipped_bytes + reading.consumed_bytes)
+            shipped_bytes += file.size_bytes
+            counts.append((file.name, file.generation, reading.bytes_read, reading.lines_read))
+            outcome.read += reading.lines_read
+            if reading.problem:
+                outcome.problems.append(f"{reading.problem.path}: {reading.problem.sentence}")
+        shipper.flush()
+        ends = kafka.ends([BACKFILL])
+        show.stage("detecting", None)
+        job.run(starts, ends, show.waiting)
+        show.stage("storing", None)
+        wait_until_read(kafka, "clickhouse-records", ends, show.waiting)
+        wait_until_read(kafka, "clickhouse-samples", kafka.ends([ESXTOP]), show.waiting)
+        # Only now: the readers of records send to it what breaks the schema.
+        rejected_ends = kafka.ends([REJECTED])
+        wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
+        for topic in event_topics():
+            name = topic.removeprefix("events.")
+            ends = kafka.ends([topic])
+            wait_until_read(kafka, f"clickhouse-{name}-events", ends, show.waiting)
+        show.stage("counting", None)
+        _count(admin, counts, outcome)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _batches(messages: list[Message]) -> list[tuple[str, Batch]]:
+    """The messages as Kafka takes them, by topic."""
+    by_topic: dict[str, Batch] = {}
+    dumps = orjson.dumps
+    for topic, key, record in messages:
+        batch = by_topic.get(topic)
+        if batch is None:
+            batch = by_topic[topic] = []
+        batch.append({"key": key.encode(), "value": dumps(record)})
+    return list(by_topic.items())
+
+
+def _count(
+    clickhouse: ClickHouse, files: list[tuple[str, str, int, int]], outcome: Outcome
+) -> None:
+    """Count the lines present, by the place in their file: a second replay balances too."""
+    for first in range(0, len(files), _COUNTED_AT_ONCE):
+        part = files[first : first + _COUNTED_AT_ONCE]
+        ends = {generation: max(1, end) for _, generation, end, _ in part}
+        parameters = {
+            "generations": _array(ends),
+            "ends": "[" + ",".join(map(str, ends.values())) + "]",
+        }
+        places = {
+            table: dict(
+                clickhouse.rows(
+                    f"SELECT generation, uniqExact(offset) FROM {table}"
+                    " WHERE generation IN {generations:Array(String)} AND offset < transform("
+                    " generation, {generations:Array(String)}, {ends:Array(UInt64)}, toUInt64(0))"
+                    " GROUP BY generation",
+                    parameters,
+                )
+            )
+            for table in ("log_lines_stored", "latency_samples_stored", "rejected_lines_stored")
+        }
+        for name, generation, _, read in part:
+            stored = places["log_lines_stored"].get(generation, 0)
+            stored += places["latency_samples_stored"].get(generation, 0)
+            rejected = min(read, places["rejected_lines_stored"].get(generation, 0))
+            stored = min(read - rejected, stored)
+            outcome.stored += stored
+            outcome.rejected += rejected
+            if read - rejected - stored:
+                outcome.missing[name] = read - rejected - stored
+
+
+def _array(names: dict[str, int]) -> str:
+    """Fingerprints as ClickHouse's array literal; they are hexadecimal."""
+    return "[" + ",".join(f"'{name}'" for name in names) + "]"
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise UserError(f"There is no time zone {name!r}; Europe/Vienna is one.") from None
+
+
+class _Show:
+    """The progress bar, and what keeps it from moving."""
+
+    def __init__(self, settings: Settings, progress: Progress, console: Console) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._console = console
+        self._task: TaskID | None = None
+        self._told = ""
+        self._looked_at = 0.0
+
+    def stage(self, name: str, total: int | None) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(name, total=total)
+
+    def at(self, done: int) -> None:
+        assert self._task is not None
+        self._progress.update(self._task, completed=done)
+
+    def waiting(self) -> None:
+        """Say once why intake is stopped, if it is."""
+        if time.monotonic() - self._looked_at < 1:
+            return
+        self._looked_at = time.monotonic()
+        reason = why_intake_is_stopped(self._settings) or ""
+        if reason and reason != self._told:
+            self._console.print(f"[yellow]{reason}", highlight=False)
+        self._told = reason
+
+
+@contextmanager
+def _progress(settings: Settings, console: Console) -> Iterator[_Show]:
+    columns = (
+        TextColumn("{task.description:10}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield _Show(settings, progress, console)

@@ -1,0 +1,5 @@
+"""`stunwatch status`."""
+
+
+def status() -> None:
+    """Not there yet."""

@@ -1,0 +1,115 @@
+"""Runs the history job over what one replay wrote, and waits until its events are queryable."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import orjson
+
+from stunwatch.errors import UserError
+from stunwatch.kafka import Kafka, Offsets
+from stunwatch.runtime.flink import client_environment
+from stunwatch.settings import Settings
+
+ATTEMPTS = 5
+"""A job whose JobManager dies is lost; the offsets are known, so it is run again."""
+
+PATIENCE_S = 300
+"""How long a reader may make no progress before the replay gives up on it."""
+
+
+class HistoryJob:
+    """One run of `jobs.detect history`.
+
+    The client is started while lines are still being shipped: it takes seconds to warm up, and it
+    reads the offsets from its standard input last.
+    """
+
+    def __init__(self, settings: Settings, run_id: str) -> None:
+        self._settings = settings
+        self._run_id = run_id
+        self._log = settings.logs / "detect-history.log"
+        self._client = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        words = [
+            *(sys.executable, "-m", "jobs.detect", "history"),
+            *("--run-id", self._run_id),
+            *("--bootstrap", self._settings.bootstrap),
+            *("--cluster", self._settings.flink_rest),
+        ]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=client_environment(self._settings),
+                # Ctrl-C is the replay's to handle.
+                start_new_session=True,
+            )
+
+    def run(self, starts: Offsets, ends: Offsets, while_waiting: Callable[[], None]) -> None:
+        """Detect over [starts, ends) of esxi.backfill. Raises UserError when it cannot be done."""
+        spans = {
+            partition: (starts[topic, partition], end) for (topic, partition), end in ends.items()
+        }
+        said = orjson.dumps(spans, option=orjson.OPT_NON_STR_KEYS)
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(5)
+                self._client = self._start()
+            try:
+                assert self._client.stdin is not None
+                self._client.stdin.write(said)
+                self._client.stdin.close()
+            except BrokenPipeError:
+                pass  # it died early; its exit code says so below
+            while self._client.poll() is None:
+                while_waiting()
+                time.sleep(0.1)
+            if self._client.returncode == 0:
+                return
+        raise UserError(
+            f"The history job failed {ATTEMPTS} times; all lines are stored, and the same replay"
+            f" can be run again. Its log: {self._log}"
+        )
+
+    def __enter__(self) -> HistoryJob:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client.poll() is None:
+            self._client.kill()
+            self._client.wait()
+
+
+def wait_until_read(
+    kafka: Kafka, group: str, ends: Offsets, while_waiting: Callable[[], None]
+) -> None:
+    """Return when the consumer group has come past `ends`. Raises UserError if it stands still."""
+    moved_at = time.monotonic()
+    before = -1
+    while True:
+        committed = kafka.committed(group)
+        left = sum(max(0, end - committed.get(each, 0)) for each, end in ends.items() if end)
+        if not left:
+            return
+        if left != before:
+            before, moved_at = left, time.monotonic()
+        elif time.monotonic() - moved_at > PATIENCE_S:
+            raise UserError(
+                f"ClickHouse has read nothing for {PATIENCE_S} s ({left} messages of {group} are"
+                " left); `stunwatch status` and `stunwatch logs clickhouse` tell more."
+            )
+        while_waiting()
+        time.sleep(0.1)

@@ -1,0 +1,1 @@
+"""The local pipeline: fetched, started, watched over and stopped."""

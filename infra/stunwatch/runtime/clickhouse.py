@@ -1,0 +1,95 @@
+"""ClickHouse: the embedded server, or an installed one where there is one."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import platform
+import secrets
+import shutil
+import sys
+from pathlib import Path
+
+from stunwatch.errors import UserError
+from stunwatch.runtime.component import Component, Launch
+from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
+
+CONFIG = ROOT / "infra" / "clickhouse"
+USERS = ("admin", "reader")
+
+
+def library(settings: Settings) -> Path:
+    """The embedded server's shared library."""
+    package = versions()["clickhouse"]["package_version"]
+    return settings.build / f"clickhouse-{package}" / "libchdb.so"
+
+
+def package() -> dict[str, str]:
+    """Name the npm package of the library for this machine: its `name` and `integrity`.
+
+    Raises:
+        UserError: the library is not published for it.
+    """
+    machine = f"{platform.system().lower()}-{platform.machine()}"
+    published: dict[str, dict[str, str]] = versions()["clickhouse"]["packages"]
+    if machine not in published:
+        raise UserError(
+            f"The embedded ClickHouse is not published for {machine}:"
+            " install ClickHouse so that `clickhouse` is on the PATH, and run this again."
+        )
+    return published[machine]
+
+
+def installed() -> str | None:
+    """Find an installed ClickHouse; it is preferred to the embedded one."""
+    return shutil.which("clickhouse")
+
+
+def password(settings: Settings, user: str) -> str:
+    """Return the password of one of USERS; it is made once, in a file of mode 600."""
+    path = settings.secrets / user
+    if not path.exists():
+        settings.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(24) + "\n")
+        draft.rename(path)
+    return path.read_text().strip()
+
+
+def launch(settings: Settings) -> Launch:
+    """Say where the server's data lies; config.xml takes the rest from the environment too."""
+    data = settings.home / "clickhouse"
+    data.mkdir(exist_ok=True, mode=0o700)
+    config = CONFIG / "config.xml"
+    environment = {
+        "STUNWATCH_CLICKHOUSE_PATH": f"{data}/",
+        "STUNWATCH_CLICKHOUSE_LISTEN": LOOPBACK,
+        # Less than what stops intake, so that what Kafka has acknowledged can still be stored.
+        "STUNWATCH_CLICKHOUSE_KEEP_FREE_BYTES": str(settings.min_free_mb * (1 << 20) // 4),
+        "STUNWATCH_KAFKA_BOOTSTRAP": settings.bootstrap,
+    } | {
+        f"STUNWATCH_CLICKHOUSE_{user.upper()}_PASSWORD": password(settings, user) for user in USERS
+    }
+    if binary := installed():
+        return Launch([binary, "server", "--config-file", str(config)], environment)
+    server = [sys.executable, str(CONFIG / "server.py"), str(library(settings)), str(config)]
+    return Launch(server, environment)
+
+
+def ailment(settings: Settings) -> str | None:
+    """Ping the server; return why it does not answer, None if it does."""
+    address = f"{LOOPBACK}:{settings.clickhouse_http_port}"
+    connection = http.client.HTTPConnection(address, timeout=2)
+    try:
+        connection.request("GET", "/ping")
+        if connection.getresponse().status == http.HTTPStatus.OK:
+            return None
+    except (OSError, http.client.HTTPException):
+        pass
+    finally:
+        connection.close()
+    return f"{address} does not answer"
+
+
+COMPONENT = Component("clickhouse", after=(), launch=launch, ailment=ailment, stop_seconds=20)

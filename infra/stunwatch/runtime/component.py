@@ -1,0 +1,32 @@
+"""What the supervisor needs to know of a component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stunwatch.settings import Settings
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A process about to be started."""
+
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Component:
+    """One supervised process with its children.
+
+    `launch` prepares what the process needs (it runs before every start, in the process that then
+    becomes the component). `ailment` says in a sentence why the component cannot be used yet; None
+    means that it is healthy.
+    """
+
+    name: str
+    after: tuple[str, ...]
+    launch: Callable[[Settings], Launch]
+    ailment: Callable[[Settings], str | None]
+    stop_seconds: int

@@ -1,0 +1,15 @@
+"""Every component of the local pipeline, in the order in which they start."""
+
+from __future__ import annotations
+
+from stunwatch.runtime import clickhouse, flink, kafka, keeper
+from stunwatch.runtime.component import Component
+
+COMPONENTS: tuple[Component, ...] = (
+    kafka.COMPONENT,
+    clickhouse.COMPONENT,
+    flink.JOBMANAGER,
+    flink.TASKMANAGER,
+    keeper.COMPONENT,
+)
+BY_NAME = {each.name: each for each in COMPONENTS}

@@ -1,0 +1,15 @@
+"""Whether the pipeline takes in lines, and why not."""
+
+from __future__ import annotations
+
+import json
+
+from stunwatch.settings import Settings
+
+
+def why_intake_is_stopped(settings: Settings) -> str | None:
+    """Return the keeper's sentence about a disk that is too full; None while intake goes on."""
+    try:
+        return str(json.loads((settings.run / "intake.json").read_text())["reason"])
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,141 @@
+"""Up and down: the components started in order of health, and stopped in the reverse order."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from stunwatch.errors import UserError
+from stunwatch.runtime import checks, fetch, flink, kafka, supervision
+from stunwatch.runtime.components import COMPONENTS
+from stunwatch.runtime.processes import end, processes
+from stunwatch.runtime.supervision import Supervisor
+from stunwatch.settings import Settings
+
+READY_SECONDS = 120
+"""A component that is not healthy by then has a reason that waiting does not remove."""
+
+STARTS = 3
+"""A component that was started more often than this and is still not healthy never will be."""
+
+
+def up(settings: Settings, console: Console) -> None:
+    """Fetch what is missing, start what does not run, and return when all of it is healthy.
+
+    Raises:
+        UserError: something is missing on this machine, or a component does not become healthy.
+    """
+    for folder in (settings.home, settings.run, settings.logs):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(settings):
+        fetch.ensure(settings, console)
+        text = supervision.configuration(settings, COMPONENTS)
+        supervisor = supervision.connect(settings)
+        if supervisor and supervision.configuration_path(settings).read_text() != text:
+            console.print("The settings have changed: starting anew.")
+            _stop(settings, supervisor, console)
+            supervisor = None
+        if supervisor is None:
+            _sweep(settings)
+            checks.require_java()
+            checks.require_disk(settings.home, settings.min_free_mb, "for intake")
+            checks.require_ports(settings)
+            flink.clear_scratch(settings)
+            supervisor = supervision.start(settings, text)
+        _start(settings, supervisor, console)
+
+
+def down(settings: Settings, console: Console) -> bool:
+    """Stop everything; return whether anything ran."""
+    if not settings.run.exists():
+        return False
+    with _alone(settings):
+        supervisor = supervision.connect(settings)
+        if supervisor:
+            _stop(settings, supervisor, console)
+        return _sweep(settings) or supervisor is not None
+
+
+def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None:
+    began = time.monotonic()
+    steps: list[tuple[set[str], Callable[[Settings], object]]] = [
+        ({"kafka"}, kafka.apply_topics),
+        ({"kafka", "clickhouse"}, apply_schema),
+    ]
+    states = supervisor.states()
+    started = {name for name, each in states.items() if each["statename"] == "RUNNING"}
+    already = set(started)
+    ready: set[str] = set()
+    ailments: dict[str, str] = {}
+    pids: dict[str, set[int]] = {each.name: set() for each in COMPONENTS}
+    with console.status("starting") as status:
+        while True:
+            for each in COMPONENTS:
+                if each.name in ready or not ready.issuperset(each.after):
+                    continue
+                if each.name not in started:
+                    supervisor.start(each.name)
+                    started.add(each.name)
+                if ailment := each.ailment(settings):
+                    ailments[each.name] = ailment
+                    continue
+                ready.add(each.name)
+                if each.name not in already:
+                    seconds = time.monotonic() - began
+                    console.print(f"[green]✓[/] {each.name:<12}{seconds:6.1f} s", highlight=False)
+            for step in [each for each in steps if ready.issuperset(each[0])]:
+                step[1](settings)
+                steps.remove(step)
+            waiting = [each.name for each in COMPONENTS if each.name not in ready]
+            if not waiting:
+                return
+            status.update(f"waiting for {', '.join(waiting)}")
+            for name, state in supervisor.states().items():
+                pids[name].add(state["pid"])
+            failing = [name for name in waiting if len(pids[name] - {0}) > STARTS]
+            if failing or time.monotonic() - began > READY_SECONDS:
+                name = (failing or waiting)[0]
+                raise UserError(
+                    f"{name} does not become ready ({ailments.get(name, 'it waits for others')}):"
+                    f" `stunwatch logs {name}` tells why."
+                )
+            time.sleep(0.1)
+
+
+def apply_schema(settings: Settings) -> list[str]:
+    """Bring the database to what `sql/` says; return the files that were applied."""
+    from stunwatch import schema  # noqa: PLC0415 (only where it is needed)
+    from stunwatch.clickhouse import as_user  # noqa: PLC0415
+
+    return schema.apply(as_user(settings, "admin"))
+
+
+def _stop(settings: Settings, supervisor: Supervisor, console: Console) -> None:
+    with console.status("stopping") as status:
+        for each in reversed(COMPONENTS):
+            status.update(f"stopping {each.name}")
+            supervisor.stop(each.name)
+        supervisor.shut_down()
+
+
+def _sweep(settings: Settings) -> bool:
+    """End what a killed supervisor left behind; return whether there was anything."""
+    leftover = list(processes(settings))
+    end(leftover, patience_seconds=10.0)
+    return bool(leftover)
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Let no two of `up` and `down` work on one pipeline at the same time."""
+    descriptor = os.open(settings.run / "up.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

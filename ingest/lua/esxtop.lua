@@ -1,0 +1,236 @@
+-- A row of esxtop's batch CSV becomes one sample per object (schemas/esxtop_sample.v1), by the
+-- rules of ingest/replay/esxtop.py.
+--
+-- Example Input:
+--   {file = "/esxtop/esx01/night.csv", offset = 2658, line = '"02/03/2024 04:05:06","3.5","0.1"'}
+-- Example Output, for the header
+--   "(PDH-CSV 4.0) (UTC)(0)","\\esx01\Physical Disk SCSI Device(naa.6001)\Average Driver MilliSec/…:
+--   {{topic = "esxi.esxtop", key = "esx01",
+--     value = '{"event_time":"2024-02-03T04:05:06Z",…,"device":"naa.6001","davg_ms":3.5,…}'}, …}
+
+package.path = debug.getinfo(1, "S").source:match("^@(.*)esxtop.lua$") .. "?.lua;" .. package.path
+local files = require("files")
+local message = require("message")
+local text = require("text")
+local times = require("times")
+
+local DROP, CHANGED = -1, 2 -- what a Lua filter answers
+local BOM = "\239\187\191"
+
+local OBJECT_CLASSES = {
+  ["Physical Disk SCSI Device"] = "scsi_device",
+  ["Physical Disk Adapter"] = "adapter",
+  ["Physical Disk Path"] = "path",
+  ["Physical Disk Per-Device-Per-World"] = "device_world",
+  ["Physical Disk NFS Volume"] = "nfs_volume",
+  ["Physical Disk"] = "disk", -- before ESXi 5
+  ["Virtual Disk"] = "virtual_disk",
+}
+local COUNTERS = {
+  ["Average Driver MilliSec/Command"] = "davg_ms",
+  ["Average Kernel MilliSec/Command"] = "kavg_ms",
+  ["Average Guest MilliSec/Command"] = "gavg_ms",
+  ["Average Queue MilliSec/Command"] = "qavg_ms",
+  ["Average Driver MilliSec/Read"] = "davg_read_ms",
+  ["Average Driver MilliSec/Write"] = "davg_write_ms",
+  ["Average Guest MilliSec/Read"] = "gavg_read_ms",
+  ["Average Guest MilliSec/Write"] = "gavg_write_ms",
+  -- a virtual disk's are the guest's
+  ["Average MilliSec/Read"] = "gavg_read_ms",
+  ["Average MilliSec/Write"] = "gavg_write_ms",
+  ["Commands/sec"] = "commands_per_second",
+  ["Reads/sec"] = "reads_per_second",
+  ["Writes/sec"] = "writes_per_second",
+  ["MBytes Read/sec"] = "megabytes_read_per_second",
+  ["MBytes Written/sec"] = "megabytes_written_per_second",
+  ["Active Commands"] = "active_commands",
+  ["Queued Commands"] = "queued_commands",
+  ["Failed Reserves/sec"] = "failed_reserves_per_second",
+  ["Aborts/sec"] = "aborts_per_second",
+  ["Resets/sec"] = "resets_per_second",
+}
+local FIELDS = {
+  "event_time", "received_at", "kind", "source", "host", "object_class", "device", "davg_ms",
+  "kavg_ms", "gavg_ms", "qavg_ms", "davg_read_ms", "davg_write_ms", "gavg_read_ms",
+  "gavg_write_ms", "commands_per_second", "reads_per_second", "writes_per_second",
+  "megabytes_read_per_second", "megabytes_written_per_second", "active_commands",
+  "queued_commands", "failed_reserves_per_second", "aborts_per_second", "resets_per_second",
+  "file", "generation", "offset", "line_bytes", "run_id", "time_quality",
+}
+
+local function is_header(row)
+  if row:sub(1, 3) == BOM then row = row:sub(4) end
+  return row:find('^"*%(PDH%-CSV') ~= nil
+end
+
+-- Splits at a separator that is no pattern.
+local function split(row, separator)
+  local parts, from = {}, 1
+  local at, last = row:find(separator, 1, true)
+  while at do
+    parts[#parts + 1] = row:sub(from, at - 1)
+    from = last + 1
+    at, last = row:find(separator, from, true)
+  end
+  parts[#parts + 1] = row:sub(from)
+  return parts
+end
+
+-- A row's values without their quotes.
+local function values_of(row)
+  if not row:find('"', 1, true) then return split(row, ",") end
+  if #row > 1 and row:find('^".*"$') then return split(row:sub(2, -2), '","') end
+  local values = split(row, ",")
+  for number, value in ipairs(values) do values[number] = value:match('^"*(.-)"*$') end
+  return values
+end
+
+-- A header's names: an instance may hold a comma, or a quote written twice.
+local function names_of(row)
+  local names, at = {}, 1
+  repeat
+    local name
+    if row:sub(at, at) == '"' then
+      local last = at
+      repeat -- over each quote that is written twice
+        last = row:find('"', last + 1, true) or #row + 1
+        local is_twice = row:sub(last + 1, last + 1) == '"'
+        if is_twice then last = last + 1 end
+      until not is_twice
+      name = row:sub(at + 1, last - 1):gsub('""', '"')
+      at = row:find(",", last, true)
+    else
+      local comma = row:find(",", at, true)
+      name, at = row:sub(at, (comma or 0) - 1), comma
+    end
+    names[#names + 1] = name
+    at = at and at + 1
+  until not at
+  return names
+end
+
+-- What a header says of the rows below it: how many columns, the zone, the host, the objects.
+local function plan_of(row, folder)
+  if row:sub(1, 3) == BOM then row = row:sub(4) end
+  local names = names_of(text.decode(row))
+  local zone = names[1]:match("^%(PDH%-CSV [%d.]+%) %(.*%)%(([+-]?%d+)%)")
+  local plan = { columns = #names, ahead = (tonumber(zone) or 0) * 60, objects = {}, host = folder }
+  local objects, is_named = {}, false
+  for column, name in ipairs(names) do
+    local host = name:match("^\\\\([^\\]+)\\")
+    if host and not is_named and host ~= "local" and host ~= "localhost" then
+      plan.host, is_named = message.fuller_host(host, folder), true
+    end
+    local class, instance, counter = name:match("^\\\\[^\\]*\\([^(\\]+)%((.*)%)\\([^\\]+)$")
+    class = OBJECT_CLASSES[class]
+    local field = COUNTERS[counter]
+    if class and field then
+      local id = class .. "\0" .. instance
+      if not objects[id] then
+        objects[id] = { class = class, device = instance, columns = {} }
+        table.insert(plan.objects, objects[id])
+      end
+      objects[id].columns[field] = column
+    end
+  end
+  return plan
+end
+
+-- The last header above an offset: a file has several if esxtop was started again with `>>`.
+local function header_above(path, offset)
+  local file = io.open(path, "rb")
+  local header
+  while file and file:seek() < offset do
+    local row = file:read("*l")
+    if not row then break end
+    if is_header(row) then header = row end
+  end
+  if file then file:close() end
+  return text.without_terminator(header or "")
+end
+
+local plans = {} -- file → {generation, plan} of its last header
+
+local function header_read(found, row)
+  local plan = plan_of(row, found.file:match("([^/]+)/[^/]*$"))
+  return files.remember(plans, found.file, { generation = found.generation, plan = plan }).plan
+end
+
+local function plan_for(found)
+  local known = plans[found.file]
+  if known and known.generation ~= found.generation then known = known.before end
+  if known and known.generation == found.generation then return known.plan end
+  return header_read(found, header_above(found.file, found.offset))
+end
+
+local function event_time_of(value, ahead)
+  local month, day, year, hour, minute, rest =
+    value:match("^(%d%d?)/(%d%d?)/(%d%d%d%d) (%d%d?):(%d%d)(.*)$")
+  if not month then return nil end
+  local seconds, point, fraction = rest:match("^:(%d%d)(%.?)(%d*)$")
+  local is_whole = seconds and tonumber(seconds) < 60 and (point == "") == (fraction == "")
+  if rest ~= "" and not is_whole then return nil end
+  return times.from_parts(ahead, year, month, day, hour, minute, seconds or "00", fraction or "")
+end
+
+local function number_of(value)
+  local number = not value:find("[xX]") and tonumber(value)
+  return number and number - number == 0 and number or nil -- neither infinite nor no number
+end
+
+local function samples_of(found, plan, values, event_time, received_at)
+  local samples = {}
+  for _, object in ipairs(plan.objects) do
+    local sample, is_measured = {}, false
+    for field, column in pairs(object.columns) do
+      sample[field] = number_of(values[column])
+      is_measured = is_measured or sample[field] ~= nil
+    end
+    if is_measured then
+      sample.event_time, sample.received_at = event_time, received_at
+      sample.kind, sample.source, sample.host = "line", "esxtop", plan.host
+      sample.object_class, sample.device = object.class, object.device
+      sample.file, sample.generation = found.file, found.generation
+      sample.offset, sample.line_bytes = found.offset, found.line_bytes
+      sample.run_id, sample.time_quality = "live", "exact"
+      samples[#samples + 1] = message.of("esxi.esxtop", sample, FIELDS)
+    end
+  end
+  return samples
+end
+
+-- The samples of a row, or its rejection; nothing for a header.
+local function make(found, arrival)
+  local row = text.without_terminator(found.line)
+  if is_header(row) then
+    header_read(found, row)
+    return nil
+  end
+  local plan = plan_for(found)
+  local values = values_of(row)
+  local event_time = event_time_of(values[1], plan.ahead)
+  local received_at = times.utc_text(arrival)
+  local reason = "no counter of a disk has a number"
+  if #values ~= plan.columns then
+    local plural = #values == 1 and "" or "s"
+    reason = string.format("%d column%s where the header has %d", #values, plural, plan.columns)
+  elseif not event_time then
+    reason = "the first column is no time"
+  else
+    local made = samples_of(found, plan, values, event_time, received_at)
+    if #made > 0 then return made end
+  end
+  return message.rejection({
+    received_at = received_at, source = "esxtop", host = plan.host, file = found.file,
+    generation = found.generation, offset = found.offset, line_bytes = found.line_bytes,
+    run_id = "live", line = text.decode(text.cut(row)),
+    truncated = #row > text.MAX_LINE_BYTES or nil,
+  }, reason)
+end
+
+function samples(_, arrival, found)
+  found.line, found.generation, found.offset, found.line_bytes =
+    files.place(found.file, found.offset, found.line)
+  local made = message.guarded(make, found, arrival)
+  return made and CHANGED or DROP, arrival, made or found
+end

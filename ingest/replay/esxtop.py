@@ -1,0 +1,199 @@
+r"""esxtop's batch CSV: a wide row becomes one sample per object (schemas/esxtop_sample.v1).
+
+The header names a zone and, per column, `\\host\Object(instance)\Counter`. What a row yields is
+worked out once per header; a file may hold several (esxtop was started again with `>>`). Rows are
+quoted as esxtop writes them, or bare as Excel saves them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from ingest.records import Origin, Record, decode, fuller_host, rejection
+from ingest.times import FIRST_YEAR, LAST_YEAR
+
+# A header of 51 000 columns has 4 MB.
+MAX_ROW_BYTES: Final = 16 << 20
+
+_OBJECT_CLASSES = {
+    "Physical Disk SCSI Device": "scsi_device",
+    "Physical Disk Adapter": "adapter",
+    "Physical Disk Path": "path",
+    "Physical Disk Per-Device-Per-World": "device_world",
+    "Physical Disk NFS Volume": "nfs_volume",
+    "Physical Disk": "disk",  # before ESXi 5
+    "Virtual Disk": "virtual_disk",
+}
+# In the order that a sample's fields have.
+_FIELDS = {
+    "Average Driver MilliSec/Command": "davg_ms",
+    "Average Kernel MilliSec/Command": "kavg_ms",
+    "Average Guest MilliSec/Command": "gavg_ms",
+    "Average Queue MilliSec/Command": "qavg_ms",
+    "Average Driver MilliSec/Read": "davg_read_ms",
+    "Average Driver MilliSec/Write": "davg_write_ms",
+    "Average Guest MilliSec/Read": "gavg_read_ms",
+    "Average Guest MilliSec/Write": "gavg_write_ms",
+    # a virtual disk's are the guest's
+    "Average MilliSec/Read": "gavg_read_ms",
+    "Average MilliSec/Write": "gavg_write_ms",
+    "Commands/sec": "commands_per_second",
+    "Reads/sec": "reads_per_second",
+    "Writes/sec": "writes_per_second",
+    "MBytes Read/sec": "megabytes_read_per_second",
+    "MBytes Written/sec": "megabytes_written_per_second",
+    "Active Commands": "active_commands",
+    "Queued Commands": "queued_commands",
+    "Failed Reserves/sec": "failed_reserves_per_second",
+    "Aborts/sec": "aborts_per_second",
+    "Resets/sec": "resets_per_second",
+}
+_ORDER = {name: number for number, name in enumerate(_FIELDS.values())}
+_BOM = b"\xef\xbb\xbf"
+_HOST = re.compile(r"\\\\([^\\]+)\\")
+_COLUMN = re.compile(r"\\\\[^\\]*\\(?P<object>[^(\\]+)\((?P<instance>.+)\)\\(?P<counter>[^\\]+)")
+_ZONE = re.compile(r"\(PDH-CSV [\d.]+\) \(.*\)\((?P<minutes>[+-]?\d{1,4})\)")
+# 02/03/2024 04:05:06 as esxtop writes it, 2/3/2024 4:05 as Excel does
+_TIME = re.compile(
+    r"(\d{1,2})/(\d{1,2})/(\d{4}) (\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII
+)
+# What esxtop calls the host when it cannot tell.
+_UNNAMED = frozenset({"local", "localhost"})
+
+
+def is_header(row: bytes) -> bool:
+    """Whether a row (or file) begins as a header does."""
+    return row[:12].removeprefix(_BOM).lstrip(b'"').startswith(b"(PDH-CSV")
+
+
+class EsxtopRecords:
+    """Makes the samples of one CSV file, row after row."""
+
+    def __init__(self, origin: Origin) -> None:
+        """`origin.host` is the folder's or the option's; the header's wins."""
+        self._folder_origin = origin
+        self.origin = origin
+        self._columns = 0
+        self._zone = UTC
+        # (object_class, device, [(field, column)])
+        self._plan: list[tuple[str, str, list[tuple[str, int]]]] = []
+
+    def read_header(self, row: bytes) -> None:
+        """Take the zone, the host and the plan for the rows that follow."""
+        try:
+            names = next(csv.reader([decode(row.removeprefix(_BOM))]))
+        except csv.Error:
+            names = []  # every row will be refused for its number of columns
+        self._columns = len(names)
+        self._zone = _zone(names[0]) if names else UTC
+        objects: dict[tuple[str, str], dict[str, int]] = {}
+        host = None
+        for number, name in enumerate(names):
+            if host is None and (named := _HOST.match(name)) and named[1] not in _UNNAMED:
+                host = named[1]
+            column = _COLUMN.fullmatch(name)
+            if column is None:
+                continue
+            object_class = _OBJECT_CLASSES.get(column["object"])
+            field = _FIELDS.get(column["counter"])
+            if object_class is not None and field is not None:
+                objects.setdefault((object_class, column["instance"]), {})[field] = number
+        self._plan = [
+            (object_class, device, sorted(fields.items(), key=lambda item: _ORDER[item[0]]))
+            for (object_class, device), fields in objects.items()
+        ]
+        known = self._folder_origin.host
+        self.origin = replace(self._folder_origin, host=fuller_host(host, known) if host else known)
+
+    def make(self, row: bytes, received_at: str, offset: int, line_bytes: int) -> list[Record]:
+        """The samples of a row (no header), or its one rejection."""
+        values = _values(row)
+        event_time = self._event_time(values[0])
+        if len(row) > MAX_ROW_BYTES:
+            reason = f"a row of {line_bytes} bytes"
+        elif len(values) != self._columns:
+            plural = "" if len(values) == 1 else "s"
+            reason = f"{len(values)} column{plural} where the header has {self._columns}"
+        elif event_time is None:
+            reason = "the first column is no time"
+        elif samples := self._samples(values, event_time, received_at, offset, line_bytes):
+            return samples
+        else:
+            reason = "no counter of a disk has a number"
+        return [
+            rejection(row, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes)
+        ]
+
+    def _samples(
+        self, values: list[bytes], event_time: str, received_at: str, offset: int, line_bytes: int
+    ) -> list[Record]:
+        origin = self.origin
+        first: Record = {
+            "event_time": event_time,
+            "received_at": received_at,
+            "kind": "line",
+            "source": "esxtop",
+        }
+        if origin.host is not None:
+            first["host"] = origin.host
+        last: Record = {
+            "file": origin.file,
+            "generation": origin.generation,
+            "offset": offset,
+            "line_bytes": line_bytes,
+            "run_id": origin.run_id,
+            "time_quality": "exact",
+        }
+        return [
+            {**first, "object_class": object_class, "device": device, **measured, **last}
+            for object_class, device, fields in self._plan
+            if (measured := _measured(values, fields))
+        ]
+
+    def _event_time(self, value: bytes) -> str | None:
+        match = _TIME.fullmatch(decode(value))
+        if match is None:
+            return None
+        month, day, year, hour, minute = (int(part) for part in match.groups()[:5])
+        try:
+            local = datetime(year, month, day, hour, minute, int(match[6] or 0), tzinfo=self._zone)
+            text = local.astimezone(UTC).isoformat()[:19]
+        except (ValueError, OverflowError):
+            return None
+        if not FIRST_YEAR <= year <= LAST_YEAR:
+            return None
+        return f"{text}.{match[7]}Z" if match[7] else f"{text}Z"
+
+
+def _zone(name: str) -> timezone:
+    """The zone in the first column's name, minutes east of UTC; UTC if it is none."""
+    zone = _ZONE.match(name)
+    minutes = int(zone["minutes"]) if zone else 0
+    return timezone(timedelta(minutes=minutes)) if abs(minutes) < 24 * 60 else UTC
+
+
+def _measured(values: list[bytes], fields: list[tuple[str, int]]) -> dict[str, float]:
+    """The fields that hold a number."""
+    measured = {}
+    for field, column in fields:
+        try:
+            number = float(values[column])
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            measured[field] = number
+    return measured
+
+
+def _values(row: bytes) -> list[bytes]:
+    """The columns' values without their quotes."""
+    if b'"' not in row:
+        return row.split(b",")
+    if row.startswith(b'"') and row.endswith(b'"'):
+        return row[1:-1].split(b'","')
+    return [value.strip(b'"') for value in row.split(b",")]

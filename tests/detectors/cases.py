@@ -1,0 +1,80 @@
+"""A detector's cases in memory: from the lines of `input.log` to the rows that remain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from detectors.catalogue import Detector
+from engine.owner import epoch_microseconds
+from ingest.records import LineRecords, Origin, generation_of
+
+Record = dict[str, Any]
+Event = dict[str, Any]
+
+
+def cases_of(detector: Detector) -> list[Path]:
+    """The case folders of a detector, by name."""
+    return sorted(path.parent for path in detector.folder.glob("cases/*/input.log"))
+
+
+def records_of(log: Path, owner: str) -> Iterator[Record]:
+    """The records of one file as a tracker gets them; owner is `vm` or `host`."""
+    lines = log.read_bytes().removesuffix(b"\n").split(b"\n")
+    maker = LineRecords(
+        Origin(
+            run_id="case",
+            source="vmware_log" if owner == "vm" else "syslog",
+            host="esx01.lab.example",
+            vm="vm01" if owner == "vm" else None,
+            datastore="datastore01" if owner == "vm" else None,
+            file=log.name,
+            generation=generation_of(lines[0]),
+        ),
+        written_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    offset = 0
+    for line in lines:
+        record = maker.make(line, "2026-01-01T00:00:00.000Z", offset, len(line) + 1)
+        offset += len(line) + 1
+        if "reason" not in record:
+            yield {**record, "event_time_us": epoch_microseconds(record["event_time"])}
+
+
+def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Every event in the order of writing, fed and told the time as Flink's adapter does."""
+    tracker = detector.tracker()
+    events: list[Any] = []
+    for record in records:
+        events += tracker.tick(record["event_time_us"])
+        if record["kind"] == "line":
+            events += tracker.feed(record)
+    return [orjson.loads(orjson.dumps(event)) for event in events]
+
+
+def progress_after(records: list[Record]) -> Record:
+    """The record that ends a source: it tells how far event time has come, and no line."""
+    newest = max(records, key=lambda record: record["event_time_us"])
+    return {**newest, "kind": "progress"}
+
+
+def final_rows(events: Iterable[Event]) -> list[Event]:
+    """What remains in the view: of each event the highest revision, unless it was taken back."""
+    best: dict[str, Event] = {}
+    for event in events:
+        if event["revision"] >= best.get(event["event_id"], event)["revision"]:
+            best[event["event_id"]] = event
+    rows = [event for event in best.values() if not event["is_deleted"]]
+    return sorted(rows, key=lambda event: (event["started_at"], event["event_id"]))
+
+
+def golden_lines(rows: Iterable[Event]) -> str:
+    """The text of `expected.jsonl`: a row a line, without the run, which differs by run."""
+    return "".join(
+        orjson.dumps({key: value for key, value in row.items() if key != "run_id"}).decode() + "\n"
+        for row in rows
+    )

@@ -1,0 +1,67 @@
+"""Own lines and their records: what the tests of ingest share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ingest.heads import HOST_FILE, PARSERS, VMWARE_LOG, WIRE, Families
+from ingest.records import LineRecords, Origin
+
+CASES = Path(__file__).parent / "cases"
+FAMILIES = {"vmware_log": VMWARE_LOG, "host": HOST_FILE, "wire": WIRE}
+WRITTEN_AT = datetime(2024, 6, 30, 12, tzinfo=UTC)
+RECEIVED_AT = "2024-06-30T12:00:00Z"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A line, where it was found, the pattern that reads it and its record."""
+
+    found: str  # vmware_log, host or wire
+    shows: str
+    line: str
+    pattern: str
+    record: dict[str, Any]
+
+    @property
+    def families(self) -> Families:
+        return FAMILIES[self.found]
+
+    def __str__(self) -> str:
+        return f"{self.found}: {self.shows}"
+
+
+def cases() -> list[Case]:
+    return [
+        Case(path.stem, **case)
+        for path in sorted(CASES.glob("*.yaml"))
+        for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+    ]
+
+
+def examples() -> list[tuple[str, str]]:
+    """(pattern, the line above it in parsers.yaml)."""
+    found = []
+    line = ""
+    for row in PARSERS.read_text(encoding="utf-8").splitlines():
+        if row.startswith("  # > "):
+            line = row.removeprefix("  # > ")
+        elif row.startswith("  - name: "):
+            found.append((row.removeprefix("  - name: "), line))
+    return found
+
+
+def maker(found: str = "host", **known: Any) -> LineRecords:
+    """Makes the records of a file, or of the network if `found` is wire."""
+    if found == "wire":
+        origin = Origin(run_id="live", peer="192.0.2.1")
+    else:
+        source = "vmware_log" if found == "vmware_log" else "syslog"
+        known = {"file": "a.log", "generation": "00000000", "source": source} | known
+        origin = Origin(run_id="r1", **known)
+    return LineRecords(origin, written_at=WRITTEN_AT)

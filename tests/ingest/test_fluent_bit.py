@@ -1,0 +1,397 @@
+"""Fluent Bit, run with the project's own configuration, makes the records that Python makes.
+
+It ships into a mock broker of librdkafka's on loopback, so that the configuration runs as it is.
+Needs `fluent-bit` on the PATH, and `openssl` for a certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ingest.records import MAX_LINE_BYTES, WireRecords, kafka_key
+from ingest.replay import Options, plan, records
+
+ROOT = Path(__file__).resolve().parents[2]
+INGEST = ROOT / "ingest"
+CASES = Path(__file__).with_name("cases")
+CONFIGURATIONS = ("fluent-bit.yaml", "fluent-bit-tls.yaml")
+VARIABLE = re.compile(r"\$\{(STUNWATCH_\w+):-([^}]*)\}")
+TOPICS = ("esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.rejected")
+PATIENCE_S = 20.0
+
+needs_fluent_bit = pytest.mark.skipif(
+    shutil.which("fluent-bit") is None or shutil.which("openssl") is None,
+    reason="there is no fluent-bit, or no openssl, on the PATH",
+)
+
+Message = tuple[str, str, str]  # topic, key, the record as JSON with sorted keys
+
+
+@dataclass
+class Collector:
+    """A running Fluent Bit and the broker that it ships to."""
+
+    home: Path
+    ports: dict[str, int]
+    consumer: Consumer
+    process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def vmware_log(self) -> Path:
+        return self.home / "vmfs/volumes/ds-gold/web01/vmware.log"
+
+    @property
+    def esxtop(self) -> Path:
+        return self.home / "esxtop/esx01/night.csv"
+
+    def start(self) -> None:
+        with (self.home / "fluent-bit.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["fluent-bit", "-c", str(INGEST / "fluent-bit-tls.yaml")],
+                cwd=self.home,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(lambda: accepts(self.ports["STUNWATCH_SYSLOG_TLS_COUNTED_PORT"]))
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def receive(self, count: int) -> list[Message]:
+        """The next `count` messages, and what comes within half a second more."""
+        received: list[Message] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            message = self.consumer.poll(0.5 if len(received) >= count else 0.1)
+            if message is None:
+                if len(received) >= count:
+                    break
+                continue
+            assert message.error() is None, message.error()
+            record = json.loads(message.value())
+            received.append(comparable(message.topic(), message.key().decode(), record))
+        return sorted(received)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, "Fluent Bit did not start in time"
+        time.sleep(0.05)
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    with socket.socket(socket.AF_INET, kind) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def comparable(topic: str, key: str, record: dict[str, Any]) -> Message:
+    """Without what cannot be equal: the time of arrival; 120 is 120.0."""
+    unequal = {"received_at", "event_time" if record.get("time_quality") == "arrival" else ""}
+    record = {
+        name: float(value) if isinstance(value, int) else value
+        for name, value in record.items()
+        if name not in unequal
+    }
+    return topic, key, json.dumps(record, sort_keys=True)
+
+
+def from_wire(messages: Iterable[bytes], maker: WireRecords | None = None) -> list[Message]:
+    """What Python makes of syslog messages."""
+    maker = maker or WireRecords()
+    made = []
+    for data in messages:
+        record = maker.make(data, "127.0.0.1", datetime.now(UTC))
+        topic = "rejected" if "reason" in record else record["source"]
+        made.append(comparable(f"esxi.{topic}", kafka_key(record), record))
+    return sorted(made)
+
+
+def from_file(path: Path, options: Options | None = None) -> list[Message]:
+    """What Python makes of a file, as if it were live."""
+    made = []
+    with plan([path], options or Options()) as what:
+        for source in what.files:
+            for topic, key, record in records(source, "live", options or Options()):
+                if record.get("kind") != "progress":
+                    live = topic.replace("backfill", record["source"])
+                    made.append(comparable(live, key, record))
+    return sorted(made)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    """Fluent Bit with every input on a free port, not yet started."""
+    broker = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+    [address] = broker.list_topics(timeout=PATIENCE_S).brokers.values()
+    ports = {
+        name: free_port(socket.SOCK_DGRAM if "UDP" in name else socket.SOCK_STREAM)
+        for configuration in CONFIGURATIONS
+        for name, _ in VARIABLE.findall((INGEST / configuration).read_text())
+        if "_SYSLOG_" in name
+    }
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    make_certificate = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    subprocess.run(
+        [*make_certificate.split(), "-subj", "/CN=collector", "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"{address.host}:{address.port}",
+            "group.id": "test",
+            "fetch.message.max.bytes": 4 << 20,
+            "log_level": 0,
+        }
+    )
+    partitions = [
+        TopicPartition(name, partition, 0)
+        for name in TOPICS
+        # a mock broker makes a topic when a producer asks for it
+        for partition in broker.list_topics(name, timeout=PATIENCE_S).topics[name].partitions
+    ]
+    consumer.assign(partitions)
+    collector = Collector(home=tmp_path, ports=ports, consumer=consumer)
+    collector.environment = {
+        **os.environ,
+        **{name: str(port) for name, port in ports.items()},
+        "STUNWATCH_HOME": str(tmp_path),
+        "STUNWATCH_KAFKA_PORT": str(address.port),
+        "STUNWATCH_VMWARE_LOG_PATH": str(tmp_path / "vmfs/volumes/*/*/vmware*.log"),
+        "STUNWATCH_ESXTOP_PATH": str(tmp_path / "esxtop/*/*.csv"),
+        "STUNWATCH_TLS_CERTIFICATE": str(certificate),
+        "STUNWATCH_TLS_KEY": str(key),
+    }
+    collector.vmware_log.parent.mkdir(parents=True)
+    collector.esxtop.parent.mkdir(parents=True)
+    yield collector
+    if collector.process is not None:
+        collector.kill()
+    consumer.close()
+    del broker
+
+
+# -- syslog
+
+SYSLOG = [case["line"].encode() for case in yaml.safe_load((CASES / "wire.yaml").read_text())]
+HEAD = b"<14>2024-05-06T07:08:09.123Z esx01.lab.example vobd: "
+SYSLOG += [
+    b"",
+    b"no head at all",
+    b"-->   a continuation without its beginning",
+    HEAD + "Büro-Server läuft".encode(),
+    HEAD + "Büro-Server läuft".encode("latin-1"),
+    "<14>2024-05-06T07:08:09.123Z esx01 Büro[2104567]: vcpu-0 - CPT: resumed".encode("latin-1"),
+    HEAD + b'tab\there, "quotes", back\\slash, \x1b[31mcolour\x7f',
+    b"<14>2024-02-30T07:08:09.123Z esx01.lab.example vobd: there is no such day",
+    b"<164>NoneZ esx01.lab.example Hostd: no time anywhere",
+    b"<14>2024-05-06T07:08:09.123Z 192.0.2.7 vobd: the host is an address",
+]
+# What only a frame with a length can hold.
+COUNTED = [
+    HEAD + b"x" * MAX_LINE_BYTES,
+    HEAD + "é".encode() * MAX_LINE_BYTES,
+    b"a \0 in the middle",
+    HEAD + b"a \0 in the middle and \0\0 at the end\0\0",
+]
+
+
+def send_datagrams(collector: Collector, messages: list[bytes]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for message in messages:
+            sender.sendto(
+                message + b"\n\0", ("127.0.0.1", collector.ports["STUNWATCH_SYSLOG_UDP_PORT"])
+            )
+
+
+def send_stream(collector: Collector, port: str, content: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", collector.ports[port])) as sender:
+        if "TLS" not in port:
+            sender.sendall(content)
+            return
+        context = ssl.create_default_context(cafile=str(collector.home / "server.crt"))
+        with context.wrap_socket(sender, server_hostname="collector") as secure:
+            secure.sendall(content)
+            secure.unwrap()
+
+
+def lines(messages: Iterable[bytes]) -> bytes:
+    return b"".join(message + b"\n" for message in messages)
+
+
+def counted(messages: Iterable[bytes]) -> bytes:
+    return b"".join(b"%d %b" % (len(message), message) for message in messages)
+
+
+@needs_fluent_bit
+def test_syslog_gives_equal_records_over_every_transport(collector: Collector) -> None:
+    collector.start()
+    maker = WireRecords()
+    not_empty = [message for message in SYSLOG if message]
+
+    send_datagrams(collector, SYSLOG)
+    assert collector.receive(len(SYSLOG)) == from_wire(SYSLOG, maker)
+
+    for port, framed, messages in (
+        ("STUNWATCH_SYSLOG_TCP_PORT", lines, not_empty),
+        ("STUNWATCH_SYSLOG_COUNTED_PORT", counted, not_empty + COUNTED),
+        ("STUNWATCH_SYSLOG_TLS_PORT", lines, not_empty),
+        ("STUNWATCH_SYSLOG_TLS_COUNTED_PORT", counted, not_empty + COUNTED),
+    ):
+        send_stream(collector, port, framed(messages))
+        assert collector.receive(len(messages)) == from_wire(messages, maker), port
+
+
+# -- files
+
+VMWARE_LOG = [
+    b"no head, and no line before it",
+    *(case["line"].encode() for case in yaml.safe_load((CASES / "vmware_log.yaml").read_text())),
+    b"2024-05-06T07:08:09.200Z In(05) vmx - ended as on Windows\r",
+    b"",
+    b"   indented",
+    b"\r",
+    b"no head",
+    "2024-05-06T07:08:09.201Z In(05) vmx - Büro-Server läuft".encode(),
+    "2024-05-06T07:08:09.202Z In(05) vmx - Büro-Server läuft".encode("latin-1"),
+    b"2024-05-06T07:08:09.203Z In(05) vmx - a \0 in the middle and \0 at the end\0\r",
+    b"\0\0\0\0002024-05-06T07:08:09.204Z In(05) vmx - behind a hole in the file",
+    b"2024-05-06T07:08:09.205Z In(05) vmx - " + b"x" * MAX_LINE_BYTES,
+    b"2024-05-06T07:08:09.206Z In(05) vmx - " + b"x" * (3 << 20),
+    b"2024-05-06T07:08:09.207Z In(05) vmx - " + "é".encode() * MAX_LINE_BYTES,
+    b"2024-05-06T07:08:09.208Z In(05) vmx - " + "é".encode("latin-1") * MAX_LINE_BYTES,
+    b"2024-05-06T07:08:09.209Z In(05) vcpu-0 - Checkpoint_Unstun: vm stopped for 48211 us",
+]
+
+
+def esxtop_csv() -> str:
+    counters = [
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6001)\Average Driver MilliSec/Command",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6001)\Average Kernel MilliSec/Command",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6002)\Average Driver MilliSec/Command",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6002)\Commands/sec",
+        r"\\esx01.lab.example\Physical Disk Adapter(vmhba1)\Failed Reserves/sec",
+        r"\\esx01.lab.example\Virtual Disk(web, old:scsi0:0)\Average MilliSec/Read",
+        r"\\esx01.lab.example\Memory\Memory Overcommit (1 Minute Avg)",
+    ]
+    rows = [
+        ["(PDH-CSV 4.0) (Pacific Daylight Time)(-420)", *counters],
+        ["05/06/2024 07:08:09", "25.95", "0.01", "1000.3", "250", "0", "3.5", "0.1"],
+        ["05/06/2024 07:08:12", "-0.5", "1e3", "100.8", "no number", "", "", ""],
+        ["05/06/2024 07:08:15", "1.0"],
+        ["13/06/2024 07:08:18", "1.0", "1.0", "1.0", "1.0", "1.0", "1.0", "1.0"],
+        ["05/06/2024 07:08:21", "", "", "", "", "", "", "0.1"],
+        # esxtop was started again, with other columns
+        ["(PDH-CSV 4.0) (UTC)(0)", counters[3], counters[0]],
+        ["05/06/2024 14:08:24", "120", "4.25"],
+    ]
+    return "".join(",".join(f'"{value}"' for value in row) + "\n" for row in rows)
+
+
+@needs_fluent_bit
+def test_files_give_equal_records(collector: Collector) -> None:
+    collector.vmware_log.write_bytes(lines(VMWARE_LOG))
+    collector.esxtop.write_text(esxtop_csv() + "5/6/2024 14:09,121,4.5\r\n")
+    expected = sorted(
+        from_file(collector.vmware_log) + from_file(collector.esxtop, Options(host="esx01"))
+    )
+    collector.start()
+    assert collector.receive(len(expected)) == expected
+
+
+@needs_fluent_bit
+def test_a_file_goes_on_after_a_kill_and_after_its_rotation(collector: Collector) -> None:
+    head = "2024-05-06T07:08:09.{:03d}Z In(05) vmx - line {}\n"
+    log, rotated = collector.vmware_log, collector.vmware_log.with_name("vmware-1.log")
+    log.write_text("".join(head.format(n, n) for n in range(10)))
+    collector.esxtop.write_text(esxtop_csv())
+    before = sorted(from_file(log) + from_file(collector.esxtop, Options(host="esx01")))
+    collector.start()
+    assert collector.receive(len(before)) == before
+
+    collector.kill()
+    with log.open("a") as more:
+        # the tail input skips NULs where it begins to read
+        more.write("\0\0\0" + "".join(head.format(n, n) for n in range(10, 20)))
+    with collector.esxtop.open("a") as more:
+        more.write('"05/06/2024 14:08:27","121","4.5"\n')
+    after = sorted(from_file(log) + from_file(collector.esxtop, Options(host="esx01")))
+    after = [message for message in after if message not in before]
+    collector.start()
+    assert collector.receive(len(after)) == after
+
+    with log.open("a") as more:
+        log.rename(rotated)
+        log.write_text(head.format(500, "of the next file"))
+        more.write(head.format(20, 20))
+        more.flush()
+    # a rotated file is known by the name that it had when it was found
+    last = [
+        (topic, key, record.replace(rotated.name, log.name))
+        for topic, key, record in from_file(rotated)
+        if "line 20" in record
+    ]
+    expected = sorted([*from_file(log), *last])
+    assert collector.receive(len(expected)) == expected
+
+
+# -- the configuration
+
+
+@needs_fluent_bit
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_configuration_is_accepted(name: str) -> None:
+    ran = subprocess.run(
+        ["fluent-bit", "-c", str(INGEST / name), "--dry-run"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(("tag", "family"), [("syslog", "wire_"), ("vmware_log", "vmware_log_")])
+def test_every_pattern_is_tried_in_the_order_of_parsers_yaml(tag: str, family: str) -> None:
+    patterns = yaml.safe_load((INGEST / "parsers.yaml").read_text())["parsers"]
+    filters = yaml.safe_load((INGEST / "fluent-bit.yaml").read_text())["pipeline"]["filters"]
+    [tried] = [
+        each["parser"] for each in filters if each["name"] == "parser" and each["match"] == tag
+    ]
+    assert tried == [each["name"] for each in patterns if each["name"].startswith(family)]
+
+
+def test_every_variable_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs/point-esxi-at-it.md").read_text()
+    for configuration in CONFIGURATIONS:
+        for name, default in VARIABLE.findall((INGEST / configuration).read_text()):
+            assert f"| `{name}` | `{default}` |" in page

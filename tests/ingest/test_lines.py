@@ -1,0 +1,75 @@
+"""Bytes become lines with their places, however they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.records import strip_terminator
+from ingest.replay.lines import Line, batches
+
+
+def lines_of(*blocks: bytes, max_bytes: int = 100) -> list[Line]:
+    return [line for batch in batches(blocks, max_bytes) for line in batch]
+
+
+def test_every_physical_line_has_its_place() -> None:
+    assert lines_of(b"one\r\ntwo\n\nfour\0\0\nfive") == [
+        (b"one", 0, 5),
+        (b"two", 5, 4),
+        (b"", 9, 1),
+        (b"four", 10, 7),
+        (b"five", 17, 4),
+    ]
+
+
+def test_nothing_has_no_lines() -> None:
+    assert lines_of() == []
+
+
+def test_a_line_goes_on_over_blocks() -> None:
+    assert lines_of(b"on", b"", b"e\ntw", b"o\r", b"\n", b"x") == [
+        (b"one", 0, 4),
+        (b"two", 4, 5),
+        (b"x", 9, 1),
+    ]
+
+
+def test_a_long_line_is_kept_one_byte_beyond_the_cap() -> None:
+    for blocks in (
+        (b"x" * 50 + b"\nnext",),
+        (b"x" * 7, b"x" * 43, b"\nnext"),
+        (b"x" * 30, b"x" * 20 + b"\nnext"),
+    ):
+        assert lines_of(*blocks, max_bytes=20) == [(b"x" * 21, 0, 51), (b"next", 51, 4)]
+
+
+def test_memory_is_bounded() -> None:
+    def blocks() -> Iterator[bytes]:
+        for _ in range(10_000):
+            yield b"x" * 1000
+
+    (line,) = lines_of(*blocks(), max_bytes=20)
+    assert line == (b"x" * 21, 0, 10_000_000)
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=20), st.integers(5, 400))
+def test_blocks_do_not_matter(content: bytes, sizes: list[int], max_bytes: int) -> None:
+    blocks = []
+    at = 0
+    for size in [*sizes, len(content)]:
+        blocks.append(content[at : at + size])
+        at += size
+    found = lines_of(*blocks, max_bytes=max_bytes)
+    offset = 0
+    pieces = content.split(b"\n")
+    wholes = [piece + b"\n" for piece in pieces[:-1]] + [pieces[-1]] * bool(pieces[-1])
+    assert len(found) == len(wholes)
+    for (raw, at_offset, line_bytes), whole in zip(found, wholes, strict=True):
+        assert (at_offset, line_bytes) == (offset, len(whole))
+        bare = whole.removesuffix(b"\n")
+        kept = strip_terminator(whole) if len(bare) <= max_bytes + 1 else bare[: max_bytes + 1]
+        assert raw == kept
+        offset += len(whole)

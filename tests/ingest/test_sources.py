@@ -1,0 +1,353 @@
+"""What a replay takes from the paths it is given, whose it is, and in which order."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zst
+
+from ingest.replay import Options, Plan, SourceFile, plan
+
+
+def planned(*paths: Path, **options: object) -> list[SourceFile]:
+    with plan(paths, Options(**options)) as what:  # type: ignore[arg-type]
+        assert what.problems == []
+        return what.files
+
+
+def complaints(*paths: Path) -> list[str]:
+    with plan(paths) as what:
+        return [f"{Path(problem.path).name}: {problem.sentence}" for problem in what.problems]
+
+
+def names(what: list[SourceFile], root: Path) -> list[str]:
+    return [file.name.removeprefix(f"{root}/") for file in what]
+
+
+# Kinds
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (vmware_log(), "vmware_log"),
+        (b"Mar 04 05:06:07.089: vcpu-0| CPT: monitor ACKing mode 2\n", "vmware_log"),
+        (vmkernel(), "syslog"),
+        (hostd(), "syslog"),
+        (b"<14>2024-05-06T07:08:09Z esx01 vobd: x\n", "syslog"),
+        (b"Mar 04 05:06:07 esx35-a vmkernel: 1:02:03:04.567 cpu0:1)x", "syslog"),
+        (esxtop(), "esxtop"),
+        (b"\xef\xbb\xbf" + esxtop().replace(b'"', b""), "esxtop"),
+        (b"half a line\n" + b"   of a dump\n" * 20 + hostd(), "syslog"),
+        (b"\0" * 4096 + b"\n" + vmkernel(), "syslog"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zst], ids=["plain", "gz", "zst"])
+def test_the_content_tells_the_kind(tmp_path: Path, content: bytes, kind: str, pack) -> None:  # type: ignore[no-untyped-def]
+    path = write(tmp_path / "anything", pack(content))
+    (file,) = planned(path)
+    assert file.kind == kind
+    assert file.size_bytes == path.stat().st_size
+
+
+def test_a_misleading_name_changes_nothing(tmp_path: Path) -> None:
+    (file,) = planned(write(tmp_path / "vmkernel.log", vmware_log()))
+    assert file.kind == "vmware_log"
+    (file,) = planned(write(tmp_path / "picture.png", vmkernel()))
+    assert file.kind == "syslog"
+
+
+def test_a_text_that_quotes_a_log_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "README.md", b"Look at this:\n" * 20 + vmkernel(count=3))
+    write(tmp_path / "a" / "vmkernel.log", vmkernel())
+    with plan([tmp_path / "a"]) as what:
+        assert names(what.files, tmp_path / "a") == ["vmkernel.log"]
+        assert [Path(name).name for name in what.skipped] == ["README.md"]
+
+
+# Whose they are
+
+
+def tree(root: Path) -> Path:
+    write(root / "esx01.lab.example" / "vmkernel.log", vmkernel())
+    write(root / "esx01.lab.example" / "var" / "log" / "hostd.0.gz", gzip.compress(hostd()))
+    write(root / "esx01.lab.example" / "vmfs/volumes/ds-gold/web 01/vmware.log", vmware_log())
+    write(root / "esx02" / "samples" / "run.csv", esxtop("esx02"))
+    return root
+
+
+def test_the_layout_of_folders(tmp_path: Path) -> None:
+    what = planned(tree(tmp_path / "logs"))
+    owners = {Path(file.name).name: file.owner for file in what}
+    assert owners == {
+        "vmkernel.log": ("syslog", "esx01.lab.example", None, None),
+        "hostd.0.gz": ("syslog", "esx01.lab.example", None, None),
+        "vmware.log": ("vmware_log", "esx01.lab.example", "web 01", "ds-gold"),
+        "run.csv": ("esxtop", "esx02", None, None),
+    }
+
+
+def test_a_hosts_own_folder(tmp_path: Path) -> None:
+    root = tree(tmp_path / "logs")
+    assert {file.host for file in planned(root / "esx01.lab.example")} == {"esx01.lab.example"}
+
+
+def test_options_stand_before_the_layout(tmp_path: Path) -> None:
+    what = planned(tree(tmp_path / "logs"), host="a", vm="b", datastore="c")
+    assert {file.owner for file in what} == {
+        ("syslog", "a", None, None),
+        ("vmware_log", "a", "b", "c"),
+        ("esxtop", "a", None, None),
+    }
+
+
+def test_a_lone_file_has_the_owner_it_is_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "esx01" / "vmware.log", vmware_log())
+    assert planned(path)[0].owner == ("vmware_log", None, None, None)
+    assert planned(path, vm="web01")[0].owner == ("vmware_log", None, "web01", None)
+
+
+def test_a_lone_vmware_log_where_a_datastore_has_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "vmfs/volumes/ds/web01/vmware-3.log", vmware_log())
+    assert planned(path)[0].owner == ("vmware_log", None, "web01", "ds")
+
+
+def test_a_folder_that_holds_no_hosts_log_is_no_host(tmp_path: Path) -> None:
+    write(tmp_path / "collected" / "of_yesterday.log", vmkernel())
+    assert planned(tmp_path / "collected")[0].host is None
+    write(tmp_path / "log" / "vmkernel.log", vmkernel())
+    assert planned(tmp_path / "log")[0].host is None
+
+
+# Order
+
+
+def test_the_oldest_comes_first(tmp_path: Path) -> None:
+    folder = tmp_path / "esx01/vmfs/volumes/ds/web01"
+    for name, day in (("vmware.log", 9), ("vmware-2.log", 7), ("vmware-10.log", 8)):
+        write(folder / name, vmware_log(day))
+    for name, day in (("hostd.0.gz", 3), ("hostd.1.gz", 2), ("hostd.10.gz", 1)):
+        write(tmp_path / "esx01" / name, gzip.compress(hostd(day)))
+    write(tmp_path / "esx01" / "hostd.log", hostd(4))
+    assert [Path(file.name).name for file in planned(tmp_path)] == [
+        "hostd.10.gz",
+        "hostd.1.gz",
+        "hostd.0.gz",
+        "hostd.log",
+        "vmware-2.log",
+        "vmware-10.log",
+        "vmware.log",
+    ]
+
+
+def test_equal_times_go_by_number(tmp_path: Path) -> None:
+    for number in (10, 9, 1):
+        write(tmp_path / "esx01" / f"vmware-{number}.log", vmware_log())
+    found = [Path(file.name).name for file in planned(tmp_path)]
+    assert found == ["vmware-1.log", "vmware-9.log", "vmware-10.log"]
+
+
+def test_the_first_time_is_that_of_the_first_stamp(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.log", b"junk\n\nDec 31 05:06:07.089: vmx| x\n")
+    assert planned(path)[0].first_event_time == "2023-12-31T05:06:07.089Z"
+    assert planned(path, year=2009)[0].first_event_time == "2009-12-31T05:06:07.089Z"
+    vienna = planned(path, zone=ZoneInfo("Europe/Vienna"))[0]
+    assert vienna.first_event_time == "2023-12-31T04:06:07.089Z"
+    path = write(tmp_path / "y.csv", esxtop())
+    assert planned(path)[0].first_event_time == "2024-06-30T12:00:00Z"
+
+
+def test_a_file_is_read_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
+    (tmp_path / "esx01" / "link.log").symlink_to(path)
+    os.link(path, tmp_path / "esx01" / "hard.log")
+    (tmp_path / "esx01" / "loop").symlink_to(tmp_path)
+    assert len(planned(path, tmp_path, tmp_path / "esx01")) == 1
+
+
+# Archives
+
+
+BUNDLE = {
+    "esx-esx01.lab.example-2024-05-07--11.12-2099/var/run/log/vmkernel.log": vmkernel(),
+    "./esx-esx01.lab.example-2024-05-07--11.12-2099/var/run/log/hostd.0.gz": gzip.compress(hostd()),
+    "esx-esx01.lab.example-2024-05-07--11.12-2099/vmfs/volumes/5f-1/web01/vmware.log": vmware_log(),
+    "esx-esx01.lab.example-2024-05-07--11.12-2099/etc/vmware/esx.conf": b"/a/b = 1\n" * 100,
+    "esx-esx01.lab.example-2024-05-07--11.12-2099/var/core/core.1": b"\x7fELF\0\0" * 99_999,
+    "esx-esx01.lab.example-2024-05-07--11.12-2099/commands/empty.txt": b"",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("b.tgz", tgz), ("b.tar", tar), ("b.tar.zst", lambda members: zst(tar(members)))],
+    ids=["tgz", "tar", "tar.zst"],
+)
+def test_a_bundle(tmp_path: Path, name: str, pack) -> None:  # type: ignore[no-untyped-def]
+    path = write(tmp_path / name, pack(BUNDLE))
+    with plan([path]) as what:
+        assert what.problems == []
+        found = {
+            file.name.removeprefix(f"{path}!esx-esx01.lab.example-2024-05-07--11.12-2099/"): (
+                file.owner
+            )
+            for file in what.files
+        }
+        assert found == {
+            "var/run/log/vmkernel.log": ("syslog", "esx01.lab.example", None, None),
+            "var/run/log/hostd.0.gz": ("syslog", "esx01.lab.example", None, None),
+            "vmfs/volumes/5f-1/web01/vmware.log": (
+                "vmware_log",
+                "esx01.lab.example",
+                "web01",
+                "5f-1",
+            ),
+        }
+        unpacked = [file.path for file in what.files]
+        assert all(file.exists() for file in unpacked)
+        assert len(list(unpacked[0].parent.iterdir())) == 3
+        assert len(what.skipped) == 3
+    assert not any(file.exists() for file in unpacked)
+
+
+def test_a_bundle_that_was_unpacked(tmp_path: Path) -> None:
+    for name, content in BUNDLE.items():
+        write(tmp_path / "collected" / name, content)
+    for path in (tmp_path / "collected", next((tmp_path / "collected").iterdir())):
+        assert {file.host for file in planned(path)} == {"esx01.lab.example"}
+
+
+def test_an_archive_of_hosts_and_one_of_a_host(tmp_path: Path) -> None:
+    many = write(tmp_path / "all.tgz", tgz({"esx01/vmkernel.log": vmkernel()}))
+    one = write(tmp_path / "esx02.tar.gz", tgz({"var/log/vmkernel.log": vmkernel()}))
+    assert [file.host for file in planned(many, one)] == ["esx01", "esx02"]
+
+
+def test_an_archive_within_an_archive_within_a_folder(tmp_path: Path) -> None:
+    inner = tgz({"esx01/vmkernel.log": vmkernel()})
+    write(tmp_path / "logs" / "outer.tgz", tgz({"x/inner.tgz": inner}))
+    (file,) = planned(tmp_path / "logs")
+    assert file.name == f"{tmp_path}/logs/outer.tgz!x/inner.tgz!esx01/vmkernel.log"
+    assert file.host == "esx01"
+
+
+def test_of_an_archive_that_was_cut_off_the_rest_is_taken(tmp_path: Path) -> None:
+    members = {"esx01/vmkernel.log": vmkernel(count=60), "esx01/hostd.log": os.urandom(99_999)}
+    path = write(tmp_path / "cut.tgz", tgz(members)[:-50_000])
+    with plan([path]) as what:
+        assert [file.kind for file in what.files] == ["syslog", "binary"]
+        assert "cut off" in what.problems[0].sentence
+
+
+# What is wrong
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    assert complaints(tmp_path / "absent") == ["absent: there is no such file or folder"]
+
+
+def test_a_folder_without_logs(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "notes.txt", b"nothing to see\n")
+    assert complaints(tmp_path / "a") == ["a: there is no ESXi log in this folder"]
+
+
+def test_an_archive_without_logs(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tgz", tgz({"notes.txt": b"nothing to see\n"}))
+    assert complaints(path) == ["a.tgz: there is no ESXi log in this archive"]
+
+
+@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\0" * 9000])
+def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
+    assert complaints(write(tmp_path / "a.log", content)) == ["a.log: it is empty"]
+
+
+def test_an_empty_file_on_the_way_is_told_of_if_it_should_be_a_log(tmp_path: Path) -> None:
+    write(tmp_path / "esx01" / "vmkernel.log", b"")
+    write(tmp_path / "esx01" / "marker", b"")
+    assert complaints(tmp_path) == ["vmkernel.log: it is empty"]
+
+
+def test_a_binary_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.log", b"\x7fELF\x02\x01\0\0" + os.urandom(9999))
+    with plan([path]) as what:
+        assert [file.kind for file in what.files] == ["binary"]
+    assert complaints(path) == ["a.log: it holds binary data and no log; see the rejected lines"]
+
+
+def test_a_file_of_prose(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.log", b"On Monday the array was slow.\n\n   Very slow.\n")
+    with plan([path]) as what:
+        assert [file.kind for file in what.files] == ["syslog"]
+        assert "does not look like an ESXi log" in what.problems[0].sentence
+
+
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "esx01" / "closed.log", vmkernel())
+    write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
+    real_open = Path.open
+
+    def refuse(path: Path, *args: object, **more: object) -> object:
+        if path.name == "closed.log":
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with plan([tmp_path]) as what:
+        assert [Path(file.name).name for file in what.files] == ["vmkernel.log"]
+        assert [problem.sentence for problem in what.problems] == [
+            "it cannot be read: permission denied"
+        ]
+
+
+def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
+    real_scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("esx01"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert complaints(tmp_path) == ["esx01: it cannot be read: permission denied"]
+
+
+def test_neither_file_nor_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert complaints(tmp_path / "pipe") == ["pipe: it is neither a file nor a folder"]
+    assert complaints(tmp_path) == [f"{tmp_path.name}: there is no ESXi log in this folder"]
+
+
+def test_a_link_to_nowhere_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
+    (tmp_path / "esx01" / "hostd.log").symlink_to("/nowhere/hostd.log")
+    with plan([tmp_path]) as what:
+        assert what.problems == []
+        assert what.skipped == [f"{tmp_path}/esx01/hostd.log"]
+
+
+@pytest.mark.parametrize("written_at", [-1e9, 1e12])
+def test_a_time_of_writing_that_cannot_be(tmp_path: Path, written_at: float) -> None:
+    path = write(tmp_path / "vmkernel.log", vmkernel())
+    os.utime(path, (written_at, written_at))
+    assert planned(path)[0].written_at.year == 1970
+
+
+def test_a_damaged_archive(tmp_path: Path) -> None:
+    content = bytearray(tar({"esx01/vmkernel.log": vmkernel(), "esx01/hostd.log": hostd()}))
+    content[1536:1600] = b"\xff" * 64  # the second log's header
+    with plan([write(tmp_path / "a.tar", bytes(content))]) as what:
+        assert [file.kind for file in what.files] == ["syslog"]
+        assert [problem.sentence for problem in what.problems] == [
+            "the archive is damaged; a part of it was read"
+        ]
+
+
+def test_the_plan_knows_its_size(tmp_path: Path) -> None:
+    what = plan([tree(tmp_path)])
+    assert isinstance(what, Plan)
+    assert what.size_bytes == sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file())

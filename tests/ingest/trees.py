@@ -1,0 +1,81 @@
+"""Builds the folders and archives that the tests replay."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import zstandard
+
+WRITTEN_AT = datetime(2024, 6, 30, 12, tzinfo=UTC).timestamp()
+
+
+def vmware_log(day: int = 6, count: int = 3, month: int = 5) -> bytes:
+    """Own lines of ESXi 8, one a second."""
+    return b"".join(
+        b"2024-%02d-%02dT07:08:%02d.123Z In(05) vcpu-0 - line %d\r\n" % (month, day, number, number)
+        for number in range(count)
+    )
+
+
+def vmkernel(day: int = 6, count: int = 3) -> bytes:
+    """Own lines of ESXi 7, one a second."""
+    return b"".join(
+        b"2021-05-%02dT07:08:%02d.123Z cpu1:2097)Vol3: 731: line %d\n" % (day, number, number)
+        for number in range(count)
+    )
+
+
+def hostd(day: int = 6) -> bytes:
+    """An own line of ESXi 7 that goes on."""
+    return (
+        b"2021-05-%02dT07:08:09.123Z info hostd[9B1C2D70] [Originator@6876 sub=Vimsvc] {\n"
+        b"--> }\n" % day
+    )
+
+
+def esxtop(host: str = "esx01", rows: int = 2) -> bytes:
+    """Own samples of one device, 5 s apart."""
+    head = rf'"(PDH-CSV 4.0) (UTC)(0)","\\{host}\Physical Disk Adapter(vmhba1)\Reads/sec"' + "\n"
+    return head.encode() + b"".join(
+        b'"05/06/2021 07:08:%02d","%d.5"\n' % (number * 5, number) for number in range(rows)
+    )
+
+
+def write(path: Path, content: bytes) -> Path:
+    """The file, with a known time of writing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (WRITTEN_AT, WRITTEN_AT))
+    return path
+
+
+def tar(members: dict[str, bytes]) -> bytes:
+    """An archive of these members, with a link and a folder among them."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        folder = tarfile.TarInfo("empty")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            member.mtime = int(WRITTEN_AT)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("link.log")
+        link.type = tarfile.SYMTYPE
+        link.linkname = "/etc/passwd"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+def tgz(members: dict[str, bytes]) -> bytes:
+    return gzip.compress(tar(members))
+
+
+def zst(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(content)
