@@ -53,7 +53,8 @@ class Stamps:
     Zone: a stamp without one is of `zone`. Year: a stamp without one (BSD) is of the latest year
     that keeps it no later than a day after `written_at` (the file's modification, or the arrival),
     so Decembers in a file written in January are last year's. A given `year` is instead the year
-    of the first such stamp; from there December → January counts it up, and back down again.
+    of the first such stamp; from there a fall of more than six months counts it up, and November
+    or December right after January or February, out of order, back down.
 
     All work is done on whole minutes, which repeat and are remembered; zones are whole minutes
     too, so the seconds are carried over as text.
@@ -101,9 +102,7 @@ class Stamps:
         key = f"{stamp[:10]}T{stamp[11:16]}{zone_text or 'local'}"
         if key not in self._cache:
             try:
-                zone = (
-                    UTC if zone_text == "Z" else parse_zone(zone_text) if zone_text else self.zone
-                )
+                zone = parse_zone(zone_text) if zone_text else self.zone
             except ValueError:
                 return None
             self._remember(key, self._dated_minute(f"{stamp[:10]}T{stamp[11:16]}", zone))
@@ -127,7 +126,7 @@ class Stamps:
 
     def _turn_year(self, month: int) -> None:
         assert self._year is not None
-        if self._last_month >= 11 and month <= 2:
+        if self._last_month - month > 6:
             self._year += 1
         elif 0 < self._last_month <= 2 and month >= 11:
             self._year -= 1

@@ -44,6 +44,9 @@ EVENT_TYPE = Types.ROW_NAMED(
 BUCKETS = 128
 """History is keyed by bucket, not by owner: a key costs Flink's batch mode one Python bundle."""
 
+_LAST_MS = 2**62
+"""Later than any record."""
+
 
 def to_record(row: Row) -> dict[str, Any] | None:
     """A row of `candidates` as the record that trackers read; absent fields stay absent.
@@ -137,6 +140,7 @@ class TrackHistory(KeyedProcessFunction):
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._bucket: int | None = None
         self._owners: dict[str, Owner] = {}
         self._instant: list[dict[str, Any]] = []
         self._timestamp: int | None = None
@@ -145,18 +149,20 @@ class TrackHistory(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        timestamp = ctx.timestamp()
-        if timestamp != self._timestamp:
+        bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
+        if (bucket, timestamp) != (self._bucket, self._timestamp):
             yield from self._flush()
-            self._timestamp = timestamp
+        if bucket != self._bucket:
+            self._owners.clear()
+            # A key's timers fire when it ends: the last key's last instant needs it.
+            ctx.timer_service().register_event_time_timer(_LAST_MS)
+        self._bucket, self._timestamp = bucket, timestamp
         self._instant.append(record)
-        # Fires after the last record of this key; the same timer again is no second timer.
-        ctx.timer_service().register_event_time_timer(2**62)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
-        yield from self._flush()
-        self._owners.clear()
-        self._timestamp = None
+        # A key's timer fires when Python has been given the first record of the next key already.
+        if ctx.get_current_key() == self._bucket:
+            yield from self._flush()
 
     def _flush(self) -> Iterator[Row]:
         for owner, written in feed_in_order(self._owners, self._instant):

@@ -54,9 +54,9 @@ def serve(library: Path, config: Path) -> str:
 
 
 def stop() -> None:
-    """Kill the query that keeps the server up, so that its tables shut down in order."""
+    """Kill the query that keeps the server up (the only one of no user), so that it shuts down."""
     port = os.environ["STUNWATCH_CLICKHOUSE_HTTP_PORT"]
-    query = urllib.parse.urlencode({"query": "KILL QUERY WHERE user = 'default' ASYNC"})
+    query = urllib.parse.urlencode({"query": "KILL QUERY WHERE user = '' ASYNC"})
     request = urllib.request.Request(  # noqa: S310 (a fixed http address)
         f"http://127.0.0.1:{port}/?{query}",
         data=b"",

@@ -1,7 +1,6 @@
 -- Where in its file a tailed line stands: what the tail input does not say, or not exactly.
 
 local bit = require("bit")
-
 local text = require("text")
 
 local files = {}

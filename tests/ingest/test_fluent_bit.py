@@ -30,6 +30,7 @@ from ingest.replay import Options, plan, records
 ROOT = Path(__file__).resolve().parents[2]
 INGEST = ROOT / "ingest"
 CASES = Path(__file__).with_name("cases")
+CORPUS = Path(os.environ.get("STUNWATCH_CORPUS", ROOT.parent / "shared/corpus"))
 CONFIGURATIONS = ("fluent-bit.yaml", "fluent-bit-tls.yaml")
 VARIABLE = re.compile(r"\$\{(STUNWATCH_\w+):-([^}]*)\}")
 TOPICS = ("esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.rejected")
@@ -272,6 +273,15 @@ def test_syslog_gives_equal_records_over_every_transport(collector: Collector) -
         assert collector.receive(len(messages)) == from_wire(messages, maker), port
 
 
+@needs_fluent_bit
+def test_a_message_of_several_lines_stays_one_record(collector: Collector) -> None:
+    collector.start()
+    send_stream(collector, "STUNWATCH_SYSLOG_COUNTED_PORT", counted([HEAD + b"one\n  two\nthree"]))
+    [(topic, key, record)] = collector.receive(1)
+    assert (topic, key) == ("esxi.syslog", "esx01")
+    assert json.loads(record)["message"] == "one\n  two\nthree"
+
+
 # -- files
 
 VMWARE_LOG = [
@@ -363,6 +373,26 @@ def test_a_file_goes_on_after_a_kill_and_after_its_rotation(collector: Collector
     ]
     expected = sorted([*from_file(log), *last])
     assert collector.receive(len(expected)) == expected
+
+
+# -- both
+
+
+@needs_fluent_bit
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="there is no folder of published lines")
+def test_published_lines_give_equal_records(collector: Collector) -> None:
+    published = [
+        line
+        for name in ("syslog", "vmkernel", "hostd", "vobd", "vmware")
+        for line in (CORPUS / f"{name}.log").read_bytes().splitlines()
+        if line
+    ]
+    shutil.copy(CORPUS / "vmware.log", collector.vmware_log)
+    expected = from_file(collector.vmware_log)
+    collector.start()
+    assert collector.receive(len(expected)) == expected
+    send_stream(collector, "STUNWATCH_SYSLOG_TCP_PORT", lines(published))
+    assert collector.receive(len(published)) == from_wire(published)
 
 
 # -- the configuration

@@ -117,6 +117,13 @@ def test_a_given_year_is_that_of_the_first_stamp() -> None:
     ]
 
 
+def test_a_quiet_autumn_turns_the_year_too() -> None:
+    stamps = Stamps(written_at=WRITTEN_AT, year=2006)
+    assert stamps.event_time("Aug 30 01:02:03") == "2006-08-30T01:02:03Z"
+    assert stamps.event_time("Jan 30 01:02:03") == "2007-01-30T01:02:03Z"
+    assert stamps.event_time("Sep 30 01:02:03") == "2007-09-30T01:02:03Z"
+
+
 def test_a_live_source_lives_through_new_year() -> None:
     stamps = Stamps(written_at=datetime(2011, 12, 31, 23, tzinfo=UTC))
     assert stamps.event_time("Dec 31 23:00:00") == "2011-12-31T23:00:00Z"

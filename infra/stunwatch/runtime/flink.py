@@ -92,11 +92,20 @@ def _launch(script: str, settings: Settings) -> Launch:
 
 def get(settings: Settings, path: str) -> Any:
     """Ask Flink's REST interface; raises OSError where it does not answer with a result."""
+    return _request(settings, "GET", path)
+
+
+def cancel(settings: Settings, job_id: str) -> None:
+    """Ask Flink to cancel a job; raises OSError where it refuses."""
+    _request(settings, "PATCH", f"/jobs/{job_id}?mode=cancel")
+
+
+def _request(settings: Settings, method: str, path: str) -> Any:
     connection = http.client.HTTPConnection(settings.flink_rest, timeout=5)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         answer = connection.getresponse()
-        if answer.status != http.HTTPStatus.OK:
+        if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED):
             raise OSError(f"{settings.flink_rest}{path} answered {answer.status}")
         return json.loads(answer.read())
     except (http.client.HTTPException, ValueError) as error:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from stunwatch.errors import UserError
-from stunwatch.runtime import checks, fetch, flink, kafka, supervision
+from stunwatch.runtime import checks, fetch, flink, intake, kafka, keeper, supervision
 from stunwatch.runtime.components import COMPONENTS
 from stunwatch.runtime.processes import end, processes
 from stunwatch.runtime.supervision import Supervisor
@@ -40,12 +40,16 @@ def up(settings: Settings, console: Console) -> None:
             console.print("The settings have changed: starting anew.")
             _stop(settings, supervisor, console)
             supervisor = None
+        if supervisor and (reason := intake.why_intake_is_stopped(settings)):
+            raise UserError(reason)
         if supervisor is None:
             _sweep(settings)
             checks.require_java()
             checks.require_disk(settings.home, settings.min_free_mb, "for intake")
             checks.require_ports(settings)
             flink.clear_scratch(settings)
+            for stale in (intake.path(settings), keeper.alive(settings), keeper.rates(settings)):
+                stale.unlink(missing_ok=True)
             supervisor = supervision.start(settings, text)
         _start(settings, supervisor, console)
 
@@ -85,12 +89,12 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                     ailments[each.name] = ailment
                     continue
                 ready.add(each.name)
+                for step in [one for one in steps if ready.issuperset(one[0])]:
+                    step[1](settings)
+                    steps.remove(step)
                 if each.name not in already:
                     seconds = time.monotonic() - began
                     console.print(f"[green]✓[/] {each.name:<12}{seconds:6.1f} s", highlight=False)
-            for step in [each for each in steps if ready.issuperset(each[0])]:
-                step[1](settings)
-                steps.remove(step)
             waiting = [each.name for each in COMPONENTS if each.name not in ready]
             if not waiting:
                 return

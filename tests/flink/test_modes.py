@@ -1,0 +1,62 @@
+"""Every case gives the same rows on a Flink mini-cluster: live, on history, at any parallelism."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from pyflink.common import Configuration, Row, Types
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
+
+from detectors.catalogue import detectors
+from engine.tracking import RECORD_FIELDS
+from jobs.detect import track
+from tests.detectors.cases import cases_of, final_rows, golden_lines, progress_after, records_of
+
+NUMBERS = ("offset", "kafka_offset")
+ROW_TYPE = Types.ROW_NAMED(
+    list(RECORD_FIELDS),
+    [Types.LONG() if name in NUMBERS else Types.STRING() for name in RECORD_FIELDS],
+)
+
+
+def candidates() -> Iterator[Row]:
+    """All lines of all cases, each case an owner of its own, with a progress record at its end."""
+    for detector in detectors():
+        for case in cases_of(detector):
+            records = list(records_of(case / "input.log", detector.owner))
+            for number, record in enumerate([*records, progress_after(records)]):
+                known = {**record, "owner": case.name, "kafka_offset": number}
+                yield Row(*(known.get(name) for name in RECORD_FIELDS))
+
+
+def expected() -> dict[str, str]:
+    return {
+        case.name: (case / "expected.jsonl").read_text()
+        for detector in detectors()
+        for case in cases_of(detector)
+    }
+
+
+def found(events: DataStream, names: list[str]) -> dict[str, str]:
+    by_owner: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    with events.execute_and_collect() as rows:
+        for row in rows:
+            by_owner[row[1]].append(orjson.loads(row[2]))
+    return {name: golden_lines(final_rows(each)) for name, each in by_owner.items()}
+
+
+@pytest.mark.parametrize(
+    ("mode", "parallelism"), [("STREAMING", 1), ("STREAMING", 2), ("BATCH", 1), ("BATCH", 2)]
+)
+def test_every_case_on_a_mini_cluster(mode: str, parallelism: int) -> None:
+    configuration = Configuration()
+    configuration.set_string("execution.runtime-mode", mode)
+    configuration.set_string("python.executable", sys.executable)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(parallelism)
+    source = env.from_collection(list(candidates()), ROW_TYPE)
+    assert found(track(source, mode == "STREAMING"), list(expected())) == expected()
