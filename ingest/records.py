@@ -7,7 +7,6 @@ has a `reason`, a record has none. Nothing here reads a clock, a file or the net
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -76,8 +75,14 @@ def strip_terminator(raw: bytes) -> bytes:
 
 
 def generation_of(first_line: bytes) -> str:
-    """Fingerprint of a file: crc32 of its first line's first 1024 bytes, as 8 hex digits."""
-    return f"{zlib.crc32(strip_terminator(first_line)[:1024]):08x}"
+    """Fingerprint of a file: FNV-1a over its first line's first 1024 bytes, as 16 hex digits.
+
+    64 bits: 32 would give two of a fleet's hundred thousand logs the same name.
+    """
+    value = 0xCBF29CE484222325
+    for byte in strip_terminator(first_line)[:1024]:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
 
 
 def decode(raw: bytes) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from pyflink.common import Row, Types
+from pyflink.common import Row, Types, typeinfo
 from pyflink.common.watermark_strategy import TimestampAssigner
-from pyflink.datastream import KeyedProcessFunction, RuntimeContext
+from pyflink.datastream import DataStream, KeyedProcessFunction, KeyedStream, RuntimeContext
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
+from pyflink.java_gateway import get_gateway
 
 from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
 
@@ -64,11 +65,6 @@ def to_record(row: Row) -> dict[str, Any] | None:
     return record if "owner" in record and "kind" in record else None
 
 
-def owner_of(row: Row) -> str:
-    """The owner of a row's log: live's key."""
-    return row[0] or ""
-
-
 def bucket_of(row: Row) -> int:
     """The bucket of a row's owner, in [0, BUCKETS)."""
     return zlib.crc32((row[0] or "").encode()) % BUCKETS
@@ -90,6 +86,21 @@ class EventTime(TimestampAssigner):
             return 0
 
 
+def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
+    """A stream of (key, value) rows, keyed by the first: what `key_by` makes, without its Python.
+
+    PyFlink's own `key_by` computes the key in a Python operator, which costs every record a second
+    way out of the JVM and every slot a second bundle to wait for.
+    """
+    jvm = get_gateway().jvm
+    row_type = typeinfo._from_java_type(stream._j_data_stream.getTransformation().getOutputType())
+    key_type, value_type = row_type.get_field_types()
+    keyed = stream._j_data_stream.keyBy(
+        jvm.KeyByKeySelector(), Types.ROW([key_type]).get_java_type_info()
+    )
+    return KeyedStream(keyed, value_type, stream)
+
+
 class TrackLive(KeyedProcessFunction):
     """Live: keyed by owner, fed as records arrive.
 
@@ -105,31 +116,34 @@ class TrackLive(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        state = self._state.value()
-        owner = Owner() if state is None else state[0]
+        owner, _, timer_ms = self._state.value() or (Owner(), 0, 0)
         for written in owner.feed(record):
             yield to_row(record["owner"], written)
         timers = ctx.timer_service()
-        self._keep(owner, timers, timers.current_processing_time())
+        self._keep(owner, timers.current_processing_time(), timer_ms, timers)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         state = self._state.value()
         if state is None:
             return
-        owner, told_at_ms = state
+        owner, told_at_ms, timer_ms = state
         waited_us = (timestamp - told_at_ms) * 1000
         for written in owner.tick(owner.event_time_us + waited_us):
             yield to_row(ctx.get_current_key(), written)
-        self._keep(owner, ctx.timer_service(), timestamp)
+        self._keep(owner, timestamp, 0 if timer_ms <= timestamp else timer_ms, ctx.timer_service())
 
-    def _keep(self, owner: Owner, timers: Any, now_ms: int) -> None:
+    def _keep(self, owner: Owner, now_ms: int, timer_ms: int, timers: Any) -> None:
+        """Keep the owner, when it was told the time, and its next timer (0: none is set)."""
         due_us = owner.next_due_us
         if due_us is None:
             self._state.clear()
             return
-        self._state.update((owner, now_ms))
-        wait_ms = max(0, due_us - owner.event_time_us) // 1000 + 1
-        timers.register_processing_time_timer(now_ms + wait_ms)
+        wanted_ms = now_ms + max(0, due_us - owner.event_time_us) // 1000 + 1
+        # A timer that comes too early looks again; only one that comes too late is set anew.
+        if not timer_ms or wanted_ms < timer_ms:
+            timers.register_processing_time_timer(wanted_ms)
+            timer_ms = wanted_ms
+        self._state.update((owner, now_ms, timer_ms))
 
 
 class TrackHistory(KeyedProcessFunction):

@@ -25,7 +25,15 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
 
 from detectors.catalogue import event_topics, literals
-from engine.tracking import EVENT_TYPE, EventTime, TrackHistory, TrackLive, bucket_of, owner_of
+from engine.tracking import (
+    EVENT_TYPE,
+    RECORD_FIELDS,
+    EventTime,
+    TrackHistory,
+    TrackLive,
+    bucket_of,
+    keyed_in_the_jvm,
+)
 
 LIVE_JOB = "stunwatch-detect-live"
 """The live job's name, by which the keeper finds it."""
@@ -79,16 +87,28 @@ def _quoted(text: str) -> str:
     return text.replace("'", "''")
 
 
-def track(candidates: DataStream, is_live: bool) -> DataStream:
-    """Rows of `candidates` to rows of `events`: the trackers, live or on history."""
-    if is_live:
-        return candidates.key_by(owner_of).process(TrackLive(), EVENT_TYPE)
+def track_live(candidates: DataStream) -> DataStream:
+    """Rows of (owner, candidate) to rows of `events`, as they arrive."""
+    return keyed_in_the_jvm(candidates).process(TrackLive(), EVENT_TYPE)
+
+
+def track_history(candidates: DataStream) -> DataStream:
+    """Rows of `candidates` to rows of `events`, sorted by time."""
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
     return (
         candidates.assign_timestamps_and_watermarks(by_time)
         .key_by(bucket_of)
         .process(TrackHistory(), EVENT_TYPE)
     )
+
+
+def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
+    """The view `candidates` to rows of `events`."""
+    if not is_live:
+        return track_history(tables.to_data_stream(tables.from_path("candidates")))
+    fields = ", ".join(f"`{name}`" for name in RECORD_FIELDS)
+    keyed = tables.sql_query(f"SELECT COALESCE(`owner`, ''), ROW({fields}) FROM candidates")
+    return track_live(tables.to_data_stream(keyed))
 
 
 def insert_events(tables: StreamTableEnvironment, events: DataStream) -> TableResult:
@@ -101,6 +121,22 @@ def insert_events(tables: StreamTableEnvironment, events: DataStream) -> TableRe
             f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{topic}'"
         )
     return inserts.execute()
+
+
+def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
+    """What Flink is told of a job."""
+    return {
+        "execution.runtime-mode": "STREAMING" if is_live else "BATCH",
+        "pipeline.name": name,
+        "pipeline.object-reuse": "true",
+        "parallelism.default": str(parallelism),
+        "python.executable": sys.executable,
+        "python.client.executable": sys.executable,
+        # How long a record may wait for others before Python sees it.
+        "python.fn-execution.bundle.time": "100",
+        # Owners whose state Python keeps at hand; others cost a round trip to the JVM.
+        "python.state.cache-size": "10000",
+    }
 
 
 def environment(cluster: str | None, settings: dict[str, str]) -> StreamExecutionEnvironment:
@@ -136,15 +172,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     is_live = options.mode == "live"
 
-    settings = {
-        "execution.runtime-mode": "STREAMING" if is_live else "BATCH",
-        "pipeline.name": LIVE_JOB if is_live else f"{HISTORY_JOB} {options.run_id}",
-        "pipeline.object-reuse": "true",
-        "parallelism.default": str(options.parallelism),
-        "python.executable": sys.executable,
-        "python.client.executable": sys.executable,
-        "python.state.cache-size": "10000",
-    }
+    name = LIVE_JOB if is_live else f"{HISTORY_JOB} {options.run_id}"
+    settings = job_settings(name, is_live, options.parallelism)
     if options.from_checkpoint:
         settings["execution.state-recovery.path"] = options.from_checkpoint
     env = environment(options.cluster, settings)
@@ -154,9 +183,6 @@ def main(arguments: list[str] | None = None) -> None:
         environment_settings=(
             mode.in_streaming_mode() if is_live else mode.in_batch_mode()
         ).build(),
-    )
-    tables.execute_sql(
-        "CREATE TEMPORARY SYSTEM FUNCTION contains_any AS 'io.github.stunwatch.ContainsAny'"
     )
     # The client is warm from here on: a replay starts it early and sends the offsets when it
     # has shipped its last line.
@@ -168,9 +194,7 @@ def main(arguments: list[str] | None = None) -> None:
     topics = LIVE_TOPICS if is_live else HISTORY_TOPICS
     for statement in statements(options.bootstrap, topics, scan, options.run_id):
         tables.execute_sql(statement)
-    result = insert_events(
-        tables, track(tables.to_data_stream(tables.from_path("candidates")), is_live)
-    )
+    result = insert_events(tables, track(tables, is_live))
     job = result.get_job_client()
     if job is not None:
         print(job.get_job_id(), flush=True)

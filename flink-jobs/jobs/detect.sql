@@ -1,5 +1,8 @@
 -- What the JVM does before Python sees a line. Read by jobs/detect.py, which fills in ${…}.
 
+-- Whether a line holds any of the detectors' literals; flink-jobs/prefilter/.
+CREATE TEMPORARY SYSTEM FUNCTION contains_any AS 'io.github.stunwatch.ContainsAny';
+
 -- One row is one record (schemas/log_line.v1). The Kafka key names the log's owner, so that all
 -- records of an owner share a partition and keep their order. JSON that does not parse is skipped
 -- here; ClickHouse reads the same message and keeps it in rejected_lines with its reason.

@@ -57,7 +57,7 @@ def stop() -> None:
     """Kill the query that keeps the server up (the only one of no user), so that it shuts down."""
     port = os.environ["STUNWATCH_CLICKHOUSE_HTTP_PORT"]
     query = urllib.parse.urlencode({"query": "KILL QUERY WHERE user = '' ASYNC"})
-    request = urllib.request.Request(  # noqa: S310 (a fixed http address)
+    request = urllib.request.Request(
         f"http://127.0.0.1:{port}/?{query}",
         data=b"",
         headers={

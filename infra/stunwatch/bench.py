@@ -15,9 +15,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.records import LineRecords, Origin, kafka_key
+from ingest.replay import Options, plan
 from stunwatch.clickhouse import as_user
+from stunwatch.commands import replay
 from stunwatch.commands.up import up
 from stunwatch.runtime.flink import client_environment
-from stunwatch.settings import Settings, load_settings
+from stunwatch.runtime.processes import PROC, processes
+from stunwatch.settings import ROOT, Settings, load_settings
 from stunwatch.shipping import Batch, Shipper
 
 BENCH_TOPIC = "bench.records"
@@ -58,35 +62,37 @@ def vmware_log_lines(count: int, seed: int) -> Iterator[tuple[str, str]]:
 
 def fill(settings: Settings, count: int) -> None:
     """Make the topic of the first two measurements."""
+    drop_topic(settings)
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
     for future in admin.create_topics([NewTopic(BENCH_TOPIC, 2)]).values():
         future.result()
     shipper = Shipper(settings.bootstrap, lambda: None)
     makers: dict[str, LineRecords] = {}
     batch: Batch = []
-    from datetime import UTC, datetime
-
-    now = datetime.now(UTC)
-    for offset, (vm, line) in enumerate(vmware_log_lines(count, seed=1)):
+    for number, (vm, line) in enumerate(vmware_log_lines(count, seed=1)):
         maker = makers.get(vm)
         if maker is None:
-            origin = Origin(
-                run_id="live",
-                source="vmware_log",
-                host="esx01.bench.example",
-                vm=vm,
-                datastore="bench",
-                file=f"/vmfs/volumes/bench/{vm}/vmware.log",
-                generation="bench",
-            )
-            maker = makers[vm] = LineRecords(origin, written_at=now)
-        record = maker.make(line.encode(), "2026-01-01T00:00:00.000Z", offset=offset * 200)
+            maker = makers[vm] = LineRecords(origin_of(vm), written_at=datetime.now(UTC))
+        record = maker.make(line.encode(), "2026-01-01T00:00:00.000Z", number * 200, 200)
         batch.append({"key": kafka_key(record).encode(), "value": orjson.dumps(record)})
         if len(batch) == 5000:
             shipper.send(BENCH_TOPIC, batch)
             batch = []
     shipper.send(BENCH_TOPIC, batch)
     shipper.flush()
+
+
+def origin_of(vm: str) -> Origin:
+    """A VM's log on the datastore `bench`."""
+    return Origin(
+        run_id="live",
+        source="vmware_log",
+        host="esx01.bench.example",
+        vm=vm,
+        datastore="bench",
+        file=f"/vmfs/volumes/bench/{vm}/vmware.log",
+        generation="0000000000000000",
+    )
 
 
 def drop_topic(settings: Settings) -> None:
@@ -96,3 +102,196 @@ def drop_topic(settings: Settings) -> None:
         admin.delete_topics([BENCH_TOPIC])[BENCH_TOPIC].result()
         while BENCH_TOPIC in admin.list_topics(timeout=30).topics:
             time.sleep(0.2)
+
+
+class CpuMeter:
+    """CPU-seconds that a component's processes use, those included that end meanwhile."""
+
+    def __init__(self, settings: Settings, component: str) -> None:
+        self._settings = settings
+        self._component = component
+        self._first: dict[int, float] = {}
+        self._last: dict[int, float] = {}
+        self._is_done = threading.Event()
+        self._look()
+        self._first = dict(self._last)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """CPU-seconds since the meter was made."""
+        self._look()
+        self._is_done.set()
+        self._thread.join()
+        return sum(used - self._first.get(pid, 0.0) for pid, used in self._last.items())
+
+    def _watch(self) -> None:
+        while not self._is_done.wait(0.25):
+            self._look()
+
+    def _look(self) -> None:
+        for each in processes(self._settings):
+            if each.component != self._component:
+                continue
+            try:
+                fields = (PROC / str(each.pid) / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            # utime and stime; a child's own entry has its share.
+            ticks = int(fields[11]) + int(fields[12])
+            self._last[each.pid] = ticks / os.sysconf("SC_CLK_TCK")
+
+
+def flink_cpu_seconds(settings: Settings, what: str, is_empty: bool) -> float:
+    """CPU-seconds of the TaskManager and its Python workers for one bounded job."""
+    meter = CpuMeter(settings, "taskmanager")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "jobs.bench", what),
+            *("--bootstrap", settings.bootstrap, "--cluster", settings.flink_rest),
+            *("--topic", BENCH_TOPIC, *(["--empty"] if is_empty else [])),
+        ],
+        env=client_environment(settings),
+        stdout=subprocess.DEVNULL,
+        stderr=(settings.logs / "bench.log").open("ab"),
+        check=True,
+    )
+    return meter.stop()
+
+
+def live_against_noop(
+    settings: Settings, count: int, rounds: int, console: Console
+) -> dict[str, float]:
+    """(a) and (b): records per CPU-second, the median over rounds in turn."""
+    fill(settings, count)
+    used: dict[tuple[str, bool], list[float]] = {}
+    # The first round warms the JVM up and is not counted.
+    for number in range(rounds + 1):
+        for what in ("noop", "live"):
+            for is_empty in (True, False):
+                seconds = flink_cpu_seconds(settings, what, is_empty)
+                console.print(
+                    f"  {what:5} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
+                )
+                if number:
+                    used.setdefault((what, is_empty), []).append(seconds)
+    drop_topic(settings)
+    rate = {
+        what: count
+        / max(0.01, statistics.median(used[what, False]) - statistics.median(used[what, True]))
+        for what in ("noop", "live")
+    }
+    return {
+        "noop_records_per_cpu_second": rate["noop"],
+        "live_records_per_cpu_second": rate["live"],
+        "live_ratio": rate["live"] / rate["noop"],
+    }
+
+
+def replay_speed(settings: Settings, count: int, console: Console) -> dict[str, float]:
+    """(c): lines a second from file to queryable, everything included."""
+    with tempfile.TemporaryDirectory() as folder:
+        # A name of its own each time: lines that are there already would not be stored again.
+        place = Path(folder) / "esx01.bench.example/vmfs/volumes" / f"bench{time.time():.0f}"
+        files = {}
+        for vm, line in vmware_log_lines(count, seed=time.time_ns()):
+            if vm not in files:
+                (place / vm).mkdir(parents=True)
+                files[vm] = (place / vm / "vmware.log").open("w")
+            files[vm].write(line + "\n")
+        for file in files.values():
+            file.close()
+        with plan([Path(folder)], Options()) as what:
+            outcome = replay.run(settings, what, Options(), console)
+    if outcome.missing:
+        raise SystemExit(outcome.summary)
+    return {
+        "replay_lines": count,
+        "replay_seconds": outcome.seconds,
+        "replay_lines_per_second": count / outcome.seconds,
+    }
+
+
+def live_latency(settings: Settings, count: int) -> dict[str, float]:
+    """(d): seconds from producing a line until its row, and its stun's row, are queryable."""
+    reader = as_user(settings, "reader")
+    vm = f"latency{time.time_ns()}"
+    maker = LineRecords(origin_of(vm), written_at=datetime.now(UTC))
+    shipper = Shipper(settings.bootstrap, lambda: None)
+    sent: dict[int, float] = {}
+    seen: dict[str, dict[int, float]] = {"log_lines": {}, "stuns": {}}
+    is_sent = threading.Event()
+
+    def look() -> None:
+        questions = {
+            "log_lines": "SELECT offset FROM log_lines_stored WHERE source = 'vmware_log'"
+            f" AND program = 'vmx' AND host = 'esx01.bench.example' AND vm = '{vm}'",
+            "stuns": f"SELECT duration_us FROM stuns_stored WHERE datastore = 'bench' AND vm = '{vm}'",
+        }
+        deadline = time.monotonic() + 60 + count
+        while time.monotonic() < deadline:
+            for name, question in questions.items():
+                rows = reader.rows(question)
+                now = time.monotonic()
+                for (number,) in rows:
+                    seen[name].setdefault(number, now)
+            if is_sent.is_set() and all(len(each) == len(sent) for each in seen.values()):
+                return
+            time.sleep(0.02)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for number in range(1, count + 1):
+        now = datetime.now(UTC)
+        stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z"
+        # The number of the line is its place in the file and the length of its stun.
+        line = f"{stamp}| vcpu-0| I120: Checkpoint_Unstun: vm stopped for {number} us"
+        record = maker.make(line.encode(), stamp, number, len(line))
+        sent[number] = time.monotonic()
+        shipper.send(
+            "esxi.vmware_log",
+            [{"key": kafka_key(record).encode(), "value": orjson.dumps(record)}],
+        )
+        time.sleep(0.1)
+    shipper.flush()
+    is_sent.set()
+    watcher.join()
+    figures: dict[str, float] = {}
+    for name, times in seen.items():
+        if len(times) != count:
+            raise SystemExit(f"{count - len(times)} live lines did not reach {name} in time.")
+        waited = sorted(at - sent[number] for number, at in times.items())
+        figures[f"{name}_p50_seconds"] = waited[len(waited) // 2]
+        figures[f"{name}_p99_seconds"] = waited[int(len(waited) * 0.99) - 1]
+    return figures
+
+
+def main() -> None:
+    """Run the measurements, print the table, write build/bench.json."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000, help="for (a) and (b)")
+    parser.add_argument("--rounds", type=int, default=3, help="for (a) and (b)")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="for (c)")
+    parser.add_argument("--live", type=int, default=200, help="for (d), ten a second")
+    options = parser.parse_args()
+    up()
+    settings = load_settings()
+    console = Console(stderr=True, highlight=False)
+    console.print("(d) a live line's way to its row")
+    figures: dict[str, Any] = live_latency(settings, options.live)
+    console.print("(c) replay, from file to queryable")
+    figures |= replay_speed(settings, options.lines, console)
+    console.print("(a) no-op and (b) the live job: CPU-seconds")
+    figures |= live_against_noop(settings, options.records, options.rounds, console)
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.2f}" if value < 100 else f"{value:,.0f}")
+    Console().print(table)
+    settings.build.mkdir(exist_ok=True)
+    (ROOT / "build" / "bench.json").write_bytes(
+        orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

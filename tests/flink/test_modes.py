@@ -13,7 +13,7 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
 from detectors.catalogue import detectors
 from engine.tracking import RECORD_FIELDS
-from jobs.detect import track
+from jobs.detect import track_history, track_live
 from tests.detectors.cases import cases_of, final_rows, golden_lines, progress_after, records_of
 
 NUMBERS = ("offset", "kafka_offset")
@@ -58,5 +58,9 @@ def test_every_case_on_a_mini_cluster(mode: str, parallelism: int) -> None:
     configuration.set_string("python.executable", sys.executable)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
-    source = env.from_collection(list(candidates()), ROW_TYPE)
-    assert found(track(source, mode == "STREAMING"), list(expected())) == expected()
+    if mode == "STREAMING":
+        keyed = [Row(row[0], row) for row in candidates()]
+        events = track_live(env.from_collection(keyed, Types.ROW([Types.STRING(), ROW_TYPE])))
+    else:
+        events = track_history(env.from_collection(list(candidates()), ROW_TYPE))
+    assert found(events, list(expected())) == expected()

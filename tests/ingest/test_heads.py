@@ -42,7 +42,7 @@ def test_the_form_that_fluent_bit_and_java_read() -> None:
     for parser in yaml.safe_load(PARSERS.read_text(encoding="utf-8"))["parsers"]:
         assert parser.keys() == {"name", "format", "regex"}
         assert parser["format"] == "regex"
-        assert re.fullmatch(r"\^\(\?<head>.*\)\(\?<message>.*\)\$", parser["regex"])
+        assert re.fullmatch(r"\\A\(\?<head>.*\)\(\?<message>.*\)\$", parser["regex"])
         groups = re.findall(r"\(\?<([^=!>]*)>", parser["regex"])
         assert set(groups) <= set(FIELDS)
         assert len(groups) == len(set(groups))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import zlib
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import orjson
 from jsonschema import Draft202012Validator
 from trees import esxtop, hostd, tgz, vmkernel, vmware_log, write
 
-from ingest.records import MAX_LINE_BYTES
+from ingest.records import MAX_LINE_BYTES, generation_of
 from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Reading, plan, records
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -63,7 +62,7 @@ def test_a_log_ends_with_its_progress(tmp_path: Path) -> None:
         "vm": "web01",
         "datastore": "ds",
         "file": str(path),
-        "generation": f"{zlib.crc32(content.split(bytes([13, 10]))[0]):08x}",
+        "generation": generation_of(content.partition(b"\r\n")[0]),
         "offset": len(content),
         "run_id": "r1",
         "time_quality": "exact",

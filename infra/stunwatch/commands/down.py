@@ -6,7 +6,7 @@ from __future__ import annotations
 def down() -> None:
     """Stop the local pipeline in order. All data stays; `up` goes on with it.
 
-        $ stunwatch down
+    $ stunwatch down
     """
     from rich.console import Console  # noqa: PLC0415
 

@@ -92,7 +92,9 @@ class Outcome:
             f"  ({self.seconds:.1f} s, {self.read / max(self.seconds, 0.001):,.0f} lines/s,"
             f" run {self.run_id})"
         ]
-        lines += [f"[red]{file}: {count:,} lines are missing" for file, count in self.missing.items()]
+        lines += [
+            f"[red]{file}: {count:,} lines are missing" for file, count in self.missing.items()
+        ]
         lines += [f"[yellow]{problem}" for problem in self.problems]
         return "\n".join(lines)
 

@@ -45,7 +45,7 @@ class Fetch:
     size_mb: int
     is_there: Callable[[], bool]
     make: Callable[[Path], None]
-    place: Callable[[Path], None]
+    place: Callable[[Path], object]
 
 
 def ensure(settings: Settings, console: Console) -> None:
@@ -115,14 +115,10 @@ def maven_jars(component: Path, folder: Path) -> None:
     Raises:
         UserError: Maven failed, or a jar is not the one that was pinned.
     """
-    _run(
-        ["mvn", *MAVEN, "-f", str(component / "pom.xml")]
-        + ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    )
-    pinned = dict(
-        reversed(line.split(maxsplit=1))
-        for line in (component / "jars.sha256").read_text().splitlines()
-    )
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    _run(["mvn", *MAVEN, "-f", str(component / "pom.xml"), *copy, "-DincludeScope=runtime"])
+    lines = (component / "jars.sha256").read_text().splitlines()
+    pinned = {name: digest for digest, name in map(str.split, lines)}
     fetched = {each.name: _digest(each, "sha256").hex() for each in folder.iterdir()}
     if fetched != pinned:
         names = sorted(name for name, _ in fetched.items() ^ pinned.items())
@@ -140,11 +136,8 @@ def clickhouse_library(folder: Path) -> None:
     """
     package = clickhouse.package()
     version = versions()["clickhouse"]["package_version"]
-    _run(
-        ["npm", "pack", "--silent", f"{package['name']}@{version}"]
-        + ["--pack-destination", str(folder)],
-        directory=folder,
-    )
+    # In the empty folder: the checkout is no npm package.
+    _run(["npm", "pack", "--silent", f"{package['name']}@{version}"], directory=folder)
     archive = next(folder.glob("*.tgz"))
     algorithm, _, expected = package["integrity"].partition("-")
     if _digest(archive, algorithm) != base64.b64decode(expected):
@@ -233,14 +226,17 @@ def _is_newer(built: Path, sources: Path) -> bool:
 
 def _run(command: list[str], directory: Path = ROOT) -> None:
     done = subprocess.run(
-        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         lines = [each for each in (done.stdout + done.stderr).splitlines() if "rror" in each]
         reason = (lines or [f"exit code {done.returncode}"])[0].strip()
-        raise UserError(
-            f"{command[0]} failed: {reason} (the whole answer: {' '.join(command)})."
-        )
+        raise UserError(f"{command[0]} failed: {reason} (the whole answer: {' '.join(command)}).")
 
 
 def _digest(path: Path, algorithm: str) -> bytes:

@@ -125,9 +125,7 @@ def apply_topics(settings: Settings) -> list[str]:
                 )
             )
         if grown:
-            _finish(
-                admin.create_partitions([NewPartitions(*each) for each in grown.items()])
-            )
+            _finish(admin.create_partitions([NewPartitions(*each) for each in grown.items()]))
             changed |= grown.keys()
         resources = [
             ConfigResource(ResourceType.TOPIC, name) for name in wanted if name not in changed
@@ -137,9 +135,7 @@ def apply_topics(settings: Settings) -> list[str]:
         for resource, entries in actual.items():
             config = wanted[resource.name]["config"]
             if any(entries[key].value != value for key, value in config.items()):
-                altered.append(
-                    ConfigResource(ResourceType.TOPIC, resource.name, set_config=config)
-                )
+                altered.append(ConfigResource(ResourceType.TOPIC, resource.name, set_config=config))
         if altered:
             _finish(admin.alter_configs(altered))
             changed |= {each.name for each in altered}

@@ -1,6 +1,6 @@
 """Keeps what supervisord cannot: the live job running, and the disk from filling up.
 
-    python -m stunwatch.runtime.keeper
+python -m stunwatch.runtime.keeper
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from stunwatch.runtime.component import Component, Launch
 from stunwatch.runtime.kafka import wanted_topics
 from stunwatch.runtime.supervision import Supervisor
 from stunwatch.settings import Settings, load_settings
-
-RESUME_FACTOR = 1.25
-"""Intake goes on with this many times `min_free_mb`, so that it does not stop and go."""
 
 SUBMIT_SECONDS = 120.0
 """A client that needs longer hangs."""
@@ -80,24 +77,21 @@ class DiskGuard:
 
     def tick(self, supervisor: Supervisor) -> None:
         """Compare what is left with what is needed, and act once when that changes."""
+        flag = intake.flag(self._settings)
         free_mb = checks.free_mb(self._settings.home)
-        needed_mb = self._settings.min_free_mb
-        is_stopped = supervisor.states()["kafka"]["statename"] == "STOPPED"
-        if is_stopped and free_mb >= needed_mb * RESUME_FACTOR:
-            say(f"{free_mb} MiB are free: intake goes on.")
-            supervisor.start("kafka")
-            intake.path(self._settings).unlink(missing_ok=True)
-        elif free_mb < needed_mb or is_stopped:
-            reason = (
-                f"Intake is stopped: the file system of {self._settings.home} has {free_mb} MiB"
-                f" left, {needed_mb} are needed. Free space and it goes on by itself."
-            )
-            # The very disk may be too full for it; `status` asks the disk itself.
+        if supervisor.states()["kafka"]["statename"] == "STOPPED":
+            if free_mb >= intake.needed_mb(self._settings):
+                say(f"{free_mb} MiB are free: intake goes on.")
+                supervisor.start("kafka")
+                flag.unlink(missing_ok=True)
+        elif free_mb < self._settings.min_free_mb:
+            # The very disk may be too full even for an empty file; others look at the disk too.
             with suppress(OSError):
-                intake.path(self._settings).write_text(json.dumps({"reason": reason}))
-            if not is_stopped:
-                say(reason)
-                supervisor.stop("kafka")
+                flag.touch()
+            say(str(intake.why_intake_is_stopped(self._settings)))
+            supervisor.stop("kafka")
+        else:
+            flag.unlink(missing_ok=True)
 
 
 class LiveJobKeeper:
@@ -128,9 +122,7 @@ class LiveJobKeeper:
             self._submit()
 
     def _submit(self) -> None:
-        usable = [
-            each for each in self._history.newest_checkpoints() if each not in self._unusable
-        ]
+        usable = [each for each in self._history.newest_checkpoints() if each not in self._unusable]
         self._resumed_from = usable[0] if usable else None
         command = [sys.executable, "-m", "jobs.detect", "live"]
         command += ["--bootstrap", self._settings.bootstrap]
@@ -164,13 +156,13 @@ class Rates:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._kafka = Kafka(settings.bootstrap)
         self._last: tuple[float, dict[str, int]] | None = None
 
     def tick(self) -> None:
         """Compare the topics' ends with those of the last tick."""
         ends: dict[str, int] = dict.fromkeys(wanted_topics(), 0)
-        for (topic, _), end in self._kafka.ends(ends).items():
+        # A client of its own each time: a lasting one would fill the log while Kafka is away.
+        for (topic, _), end in Kafka(self._settings.bootstrap).ends(ends).items():
             ends[topic] += end
         now = time.monotonic()
         if self._last:

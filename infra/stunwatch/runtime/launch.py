@@ -25,7 +25,7 @@ def main() -> None:
     launch = BY_NAME[name].launch(settings)
     environment = {**os.environ, **launch.environment, MARK: name}
     sys.stdout.flush()
-    os.execvpe(launch.command[0], launch.command, environment)
+    os.execvpe(launch.command[0], launch.command, environment)  # noqa: S606 (no shell wanted)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def up(settings: Settings, console: Console) -> None:
             checks.require_disk(settings.home, settings.min_free_mb, "for intake")
             checks.require_ports(settings)
             flink.clear_scratch(settings)
-            for stale in (intake.path(settings), keeper.alive(settings), keeper.rates(settings)):
+            for stale in (intake.flag(settings), keeper.alive(settings), keeper.rates(settings)):
                 stale.unlink(missing_ok=True)
             supervisor = supervision.start(settings, text)
         _start(settings, supervisor, console)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,5 @@ def holder_of(port: int) -> str | None:
 
 
 def _send(pid: int, one_signal: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, one_signal)
-    except ProcessLookupError:
-        pass

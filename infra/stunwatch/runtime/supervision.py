@@ -56,8 +56,7 @@ def configuration(settings: Settings, components: Sequence[Component]) -> str:
         f"environment = {environment}",
         "",
         "[rpcinterface:supervisor]",
-        "supervisor.rpcinterface_factory ="
-        " supervisor.rpcinterface:make_main_rpcinterface",
+        "supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface",
     ]
     for each in components:
         command = shlex.join([sys.executable, "-m", "stunwatch.runtime.launch", each.name])

@@ -1,0 +1,48 @@
+"""The live job, or nothing at all, over a topic from its beginning to its end: for `make bench`.
+
+python -m jobs.bench noop --topic bench.records --bootstrap … --cluster …
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from pyflink.table import EnvironmentSettings, StreamTableEnvironment
+
+from jobs.detect import environment, insert_events, job_settings, statements, track
+
+
+def main() -> None:
+    """Run one bounded job in STREAMING mode and wait for its end."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.bench", description=__doc__)
+    parser.add_argument("what", choices=["noop", "live"])
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--empty", action="store_true", help="read nothing: what starting costs")
+    options = parser.parse_args()
+    env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", True, 2))
+    mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
+    tables = StreamTableEnvironment.create(env, environment_settings=mode)
+    scan = {
+        "scan.startup.mode": "latest-offset" if options.empty else "earliest-offset",
+        "scan.bounded.mode": "latest-offset",
+    }
+    for statement in statements(options.bootstrap, (options.topic,), scan, None):
+        tables.execute_sql(statement)
+    if options.what == "live":
+        result = insert_events(tables, track(tables, is_live=True))
+    else:
+        # The same columns by the same DDL, thrown away.
+        result = tables.execute_sql(
+            "CREATE TABLE nothing WITH ('connector' = 'blackhole') AS SELECT * FROM records"
+        )
+    result.wait()
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)
