@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from pyflink.common import Row, Types, typeinfo
+from pyflink.common import Row, Types
 from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import DataStream, KeyedProcessFunction, KeyedStream, RuntimeContext
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
@@ -36,6 +36,14 @@ RECORD_FIELDS = (
     "kafka_offset",
 )
 """The columns of `candidates` in jobs/detect.sql, in their order."""
+
+RECORD_TYPE = Types.ROW_NAMED(
+    list(RECORD_FIELDS),
+    [Types.LONG() if name.endswith("offset") else Types.STRING() for name in RECORD_FIELDS],
+)
+
+KEYED_TYPE = Types.ROW([Types.STRING(), RECORD_TYPE])
+"""The owner, and a row of `candidates`."""
 
 EVENT_TYPE = Types.ROW_NAMED(
     ["topic", "owner", "event"], [Types.STRING(), Types.STRING(), Types.STRING()]
@@ -87,18 +95,15 @@ class EventTime(TimestampAssigner):
 
 
 def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
-    """A stream of (key, value) rows, keyed by the first: what `key_by` makes, without its Python.
+    """A stream of KEYED_TYPE, keyed by its first field: what `key_by` makes, without its Python.
 
     PyFlink's own `key_by` computes the key in a Python operator, which costs every record a second
     way out of the JVM and every slot a second bundle to wait for.
     """
-    jvm = get_gateway().jvm
-    row_type = typeinfo._from_java_type(stream._j_data_stream.getTransformation().getOutputType())
-    key_type, value_type = row_type.get_field_types()
     keyed = stream._j_data_stream.keyBy(
-        jvm.KeyByKeySelector(), Types.ROW([key_type]).get_java_type_info()
+        get_gateway().jvm.KeyByKeySelector(), Types.ROW([Types.STRING()]).get_java_type_info()
     )
-    return KeyedStream(keyed, value_type, stream)
+    return KeyedStream(keyed, RECORD_TYPE, stream)
 
 
 class TrackLive(KeyedProcessFunction):

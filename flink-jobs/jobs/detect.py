@@ -27,6 +27,7 @@ from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResu
 from detectors.catalogue import event_topics, literals
 from engine.tracking import (
     EVENT_TYPE,
+    KEYED_TYPE,
     RECORD_FIELDS,
     EventTime,
     TrackHistory,
@@ -108,7 +109,7 @@ def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
         return track_history(tables.to_data_stream(tables.from_path("candidates")))
     fields = ", ".join(f"`{name}`" for name in RECORD_FIELDS)
     keyed = tables.sql_query(f"SELECT COALESCE(`owner`, ''), ROW({fields}) FROM candidates")
-    return track_live(tables.to_data_stream(keyed))
+    return track_live(tables.to_append_stream(keyed, KEYED_TYPE))
 
 
 def insert_events(tables: StreamTableEnvironment, events: DataStream) -> TableResult:

@@ -8,19 +8,13 @@ from typing import Any
 
 import orjson
 import pytest
-from pyflink.common import Configuration, Row, Types
+from pyflink.common import Configuration, Row
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
 from detectors.catalogue import detectors
-from engine.tracking import RECORD_FIELDS
+from engine.tracking import KEYED_TYPE, RECORD_FIELDS, RECORD_TYPE
 from jobs.detect import track_history, track_live
 from tests.detectors.cases import cases_of, final_rows, golden_lines, progress_after, records_of
-
-NUMBERS = ("offset", "kafka_offset")
-ROW_TYPE = Types.ROW_NAMED(
-    list(RECORD_FIELDS),
-    [Types.LONG() if name in NUMBERS else Types.STRING() for name in RECORD_FIELDS],
-)
 
 
 def candidates() -> Iterator[Row]:
@@ -60,7 +54,7 @@ def test_every_case_on_a_mini_cluster(mode: str, parallelism: int) -> None:
     env.set_parallelism(parallelism)
     if mode == "STREAMING":
         keyed = [Row(row[0], row) for row in candidates()]
-        events = track_live(env.from_collection(keyed, Types.ROW([Types.STRING(), ROW_TYPE])))
+        events = track_live(env.from_collection(keyed, KEYED_TYPE))
     else:
-        events = track_history(env.from_collection(list(candidates()), ROW_TYPE))
+        events = track_history(env.from_collection(list(candidates()), RECORD_TYPE))
     assert found(events, list(expected())) == expected()

@@ -1,0 +1,129 @@
+"""One real pipeline for all end-to-end tests of a session: Kafka, Flink and ClickHouse."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ingest.records import kafka_key
+from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.runtime.processes import Process, processes
+from stunwatch.settings import Settings, load_settings
+from stunwatch.shipping import Shipper
+
+STUNWATCH = Path(sys.executable).with_name("stunwatch")
+
+
+@dataclass
+class Pipeline:
+    """A pipeline in a folder of its own, on ports of its own, and the command line on it."""
+
+    settings: Settings
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | self.settings.environment()
+
+    def run(self, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run the command; its exit code must be `code`."""
+        done = subprocess.run(
+            [STUNWATCH, *words], env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start the command without waiting for its end."""
+        return subprocess.Popen(
+            [STUNWATCH, *words],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def reader(self) -> ClickHouse:
+        return as_user(self.settings, "reader")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.reader.rows(sql)
+
+    def one(self, sql: str) -> Any:
+        return self.rows(sql)[0][0]
+
+    def produce(self, topic: str, *values: bytes, key: str = "esx01") -> None:
+        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper.send(topic, [{"key": key.encode(), "value": value} for value in values])
+        shipper.flush()
+
+    def ship(self, topic: str, *records: dict[str, Any]) -> None:
+        """Send records as a shipper does."""
+        for record in records:
+            self.produce(topic, orjson.dumps(record), key=kafka_key(record))
+
+    def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
+        """Until the query's only value is `wanted`."""
+        deadline = time.monotonic() + seconds
+        while (found := self.one(sql)) != wanted:
+            assert time.monotonic() < deadline, f"{sql}: {found}, not {wanted}"
+            time.sleep(0.2)
+
+    def views(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Everything that the views show."""
+        return {
+            view: sorted(self.rows(f"SELECT * FROM {view}"), key=repr)
+            for view in ("log_lines", "stuns", "rejected_lines", "latency_samples", "coverage")
+        }
+
+    def processes(self, component: str) -> list[Process]:
+        return [each for each in processes(self.settings) if each.component == component]
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def settings_in(home: Path, **more: Any) -> Settings:
+    names = [each.name for each in fields(Settings) if each.name.endswith("_port")]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    return replace(load_settings({}), home=home, **ports, **more)
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    made = Pipeline(settings_in(tmp_path_factory.mktemp("pipeline")))
+    try:
+        made.run("up")
+        yield made
+    finally:
+        made.run("down")
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
+    """Makes pipelines for one test that does to them what others must not see."""
+    made: list[Pipeline] = []
+
+    def make(home: Path = tmp_path / "home", **more: Any) -> Pipeline:
+        made.append(Pipeline(settings_in(home, **more)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.run("down")

@@ -1,0 +1,134 @@
+"""Records on the raw topics become rows while they arrive."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from ingest.records import LineRecords, Origin, Record
+from stunwatch.investigations import investigations
+from tests.end_to_end.conftest import Pipeline
+
+
+def vmware_log(vm: str) -> LineRecords:
+    origin = Origin(
+        run_id="live", source="vmware_log", host="esx07.lab.example", vm=vm, datastore="ds-live"
+    )
+    return LineRecords(origin, written_at=datetime.now(UTC))
+
+
+def live(maker: LineRecords, message: str, moment: datetime) -> Record:
+    stamp = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return maker.make(f"{stamp} In(05) vcpu-0 - {message}".encode(), stamp)
+
+
+def test_a_live_stun_and_its_second_line(pipeline: Pipeline) -> None:
+    maker, now = vmware_log("live01"), datetime.now(UTC)
+    pipeline.ship("esxi.vmware_log", live(maker, "Checkpoint_Unstun: vm stopped for 48211 us", now))
+    pipeline.wait_for("SELECT count() FROM stuns WHERE vm = 'live01'", 1)
+    later = now + timedelta(milliseconds=30)
+    pipeline.ship("esxi.vmware_log", live(maker, "CPT: vm was stunned for 77390 us", later))
+    pipeline.wait_for("SELECT any(reported_us) FROM stuns WHERE vm = 'live01'", 77390)
+    assert pipeline.one("SELECT count() FROM stuns WHERE vm = 'live01'") == 1
+
+
+def test_a_stun_that_only_the_modes_tell_comes_by_silence(pipeline: Pipeline) -> None:
+    maker, now = vmware_log("live02"), datetime.now(UTC)
+    for after_ms, message in (
+        (0, "CPT current = 1, requesting 2"),
+        (900, "CPT current = 2, requesting 6"),
+    ):
+        moment = now + timedelta(milliseconds=after_ms)
+        pipeline.ship("esxi.vmware_log", live(maker, message, moment))
+    pipeline.wait_for("SELECT count() FROM stuns WHERE vm = 'live02'", 1)
+    assert pipeline.one("SELECT duration_us FROM stuns WHERE vm = 'live02'") == 900_000
+
+
+def test_what_breaks_its_schema_blocks_nothing(pipeline: Pipeline) -> None:
+    record = live(vmware_log("live03"), "PowerOn", datetime.now(UTC))
+    no_time = {name: value for name, value in record.items() if name != "event_time"}
+    pipeline.produce(
+        "esxi.vmware_log",
+        b"{ this is no JSON",
+        orjson.dumps({**record, "offset": "far"}),
+        orjson.dumps(no_time),
+        orjson.dumps({**record, "source": "gremlin"}),
+        orjson.dumps(record),
+        key="ds-live/live03",
+    )
+    pipeline.wait_for("SELECT count() FROM log_lines WHERE vm = 'live03'", 1)
+    pipeline.wait_for(
+        "SELECT count() FROM rejected_lines WHERE startsWith(file, 'esxi.vmware_log/')", 4
+    )
+    reasons = {
+        reason.split(":")[0]
+        for (reason,) in pipeline.rows(
+            "SELECT reason FROM rejected_lines WHERE startsWith(file, 'esxi.vmware_log/')"
+        )
+    }
+    assert reasons == {
+        "not a record",
+        "event_time is no UTC time",
+        "source is neither syslog nor vmware_log",
+    }
+
+
+@pytest.mark.parametrize("name", investigations())
+def test_every_investigation_runs(pipeline: Pipeline, name: str) -> None:
+    given = {"at": "2012-05-01 00:00:00"}
+    words = [
+        f"--param={each}={given[each]}"
+        for each, default in investigations()[name].defaults.items()
+        if default is None
+    ]
+    pipeline.run("sql", name, *words, "--format", "JSONEachRow")
+
+
+def test_sql_prints_rows_and_nothing_else(pipeline: Pipeline) -> None:
+    done = pipeline.run("sql", "SELECT 1 AS one, 'a' AS letter", "--format", "JSONEachRow")
+    assert orjson.loads(done.stdout) == {"one": 1, "letter": "a"}
+    assert not done.stderr
+
+
+def test_what_is_wrong_with_a_query_is_one_sentence(pipeline: Pipeline) -> None:
+    for words in (["SELECT nothing_such FROM stuns"], ["no_such_investigation"]):
+        done = pipeline.run("sql", *words, code=2)
+        assert not done.stdout
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO stuns_stored (vm) VALUES ('x')",
+        "DROP TABLE stuns_stored",
+        "SELECT * FROM file('/etc/passwd', 'LineAsString')",
+        "SELECT * FROM url('http://127.0.0.1/', 'LineAsString')",
+        "SELECT * FROM system.users",
+    ],
+)
+def test_the_reader_may_only_read(pipeline: Pipeline, sql: str) -> None:
+    pipeline.run("sql", sql, code=2)
+
+
+def test_watch_shows_an_event(pipeline: Pipeline) -> None:
+    watching = pipeline.start("watch", "--most", "1", "--json")
+    try:
+        deadline = time.monotonic() + 30
+        number = 0
+        # The watcher's group needs a moment to join: what came before it is not shown.
+        while watching.poll() is None and time.monotonic() < deadline:
+            number += 1
+            maker, now = vmware_log(f"watched{number}"), datetime.now(UTC)
+            pipeline.ship(
+                "esxi.vmware_log", live(maker, "Checkpoint_Unstun: vm stopped for 5000 us", now)
+            )
+            time.sleep(1)
+        assert watching.poll() == 0
+        assert watching.stdout is not None
+        assert orjson.loads(watching.stdout.read())["duration_us"] == 5000
+    finally:
+        watching.kill()
