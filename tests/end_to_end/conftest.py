@@ -53,6 +53,16 @@ class Pipeline:
             text=True,
         )
 
+    def status(self) -> subprocess.CompletedProcess[str]:
+        """What `status` says, whatever its exit code."""
+        return subprocess.run(
+            [STUNWATCH, "status"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     @property
     def reader(self) -> ClickHouse:
         return as_user(self.settings, "reader")
