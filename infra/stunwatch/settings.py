@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 """The checkout: versions.toml, infra/, sql/ and the other folders stand in it."""
 
 LOOPBACK = "127.0.0.1"
-"""The only address that local mode listens on."""
+"""The only address that local mode uses."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,14 @@ class Settings:
 
     build: Path = ROOT / "build"
     """What was fetched or built; shared by all pipelines of a checkout."""
+
+    bind_address: str = LOOPBACK
+    """What the components listen on. Containers set this, and each other's names below."""
+
+    kafka_host: str = LOOPBACK
+    clickhouse_host: str = LOOPBACK
+    jobmanager_host: str = LOOPBACK
+    taskmanager_host: str = LOOPBACK
 
     kafka_port: int = field(default=19092, metadata={"of": "kafka"})
     kafka_controller_port: int = field(default=19093, metadata={"of": "kafka"})
@@ -47,12 +55,12 @@ class Settings:
     @property
     def bootstrap(self) -> str:
         """Kafka, `host:port`."""
-        return f"{LOOPBACK}:{self.kafka_port}"
+        return f"{self.kafka_host}:{self.kafka_port}"
 
     @property
     def flink_rest(self) -> str:
         """Flink's REST interface, `host:port`."""
-        return f"{LOOPBACK}:{self.flink_rest_port}"
+        return f"{self.jobmanager_host}:{self.flink_rest_port}"
 
     @property
     def run(self) -> Path:
@@ -68,6 +76,11 @@ class Settings:
     def secrets(self) -> Path:
         """Generated passwords, one file of mode 600 per ClickHouse user."""
         return self.home / "secrets"
+
+    def make_folders(self) -> None:
+        """Make the folders that every component expects; nobody else may look into them."""
+        for folder in (self.home, self.run, self.logs):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def ports(self) -> Iterator[tuple[str, str, int]]:
         """Yield every listening port as (component, environment variable, port)."""
@@ -96,8 +109,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     for each in fields(Settings):
         text = environment.get(variable(each.name), "")
         if text:
-            is_path = isinstance(each.default, Path)
-            given[each.name] = Path(text).resolve() if is_path else _number(each.name, text)
+            given[each.name] = READ[type(each.default)](each.name, text)
     settings = Settings(**given)
     seen: dict[int, str] = {}
     for _, name, port in settings.ports():
@@ -107,11 +119,27 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
+def _path(_: str, text: str) -> Path:
+    return Path(text).resolve()
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
 def _number(name: str, text: str) -> int:
     highest = 65535 if name.endswith("_port") else 1 << 40
     if not text.isdecimal() or not 0 < int(text) <= highest:
         raise UserError(f"{variable(name)} is {text!r}: it must be a number from 1 to {highest}.")
     return int(text)
+
+
+READ: dict[type, Callable[[str, str], Any]] = {
+    str: _text,
+    int: _number,
+    type(ROOT): _path,
+}
+"""By the type of a field's default: how its text (field, text) is read."""
 
 
 @cache

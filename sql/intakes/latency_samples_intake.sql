@@ -1,7 +1,7 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_samples_intake TO latency_samples_stored AS
 SELECT
     assumeNotNull(event_at) AS sampled_at,
-    assumeNotNull(received_at_or_null) AS received_at,
+    assumeNotNull(received) AS received_at,
     host,
     object_class,
     device,
@@ -25,8 +25,8 @@ SELECT
     resets_per_second,
     file,
     generation,
-    offset,
-    line_bytes,
+    coalesce(samples.offset, 0) AS offset,
+    coalesce(samples.line_bytes, 0) AS line_bytes,
     run_id,
     time_quality
 FROM samples

@@ -1,7 +1,7 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS log_lines_intake TO log_lines_stored AS
 SELECT
     assumeNotNull(event_at) AS event_time,
-    assumeNotNull(received_at_or_null) AS received_at,
+    assumeNotNull(received) AS received_at,
     source,
     program,
     host,
@@ -14,8 +14,8 @@ SELECT
     peer,
     file,
     generation,
-    offset,
-    line_bytes,
+    coalesce(records.offset, 0) AS offset,
+    coalesce(records.line_bytes, 0) AS line_bytes,
     run_id,
     time_quality,
     truncated

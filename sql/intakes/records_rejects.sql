@@ -8,11 +8,7 @@ SELECT
     concat(topic, '/', toString(topic_partition)) AS file,
     topic_offset AS offset,
     if(run_id = '', 'live', run_id) AS run_id,
-    multiIf(
-        raw_message != '', raw_message,
-        head != '' OR message != '', concat(head, message),
-        formatRowNoNewline('JSONEachRow', event_time, received_at, kind, source, host, vm, file, offset)
-    ) AS line,
+    raw AS line,
     fault AS reason
 FROM records
 WHERE fault != '';

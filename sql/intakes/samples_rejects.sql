@@ -7,10 +7,7 @@ SELECT
     concat(topic, '/', toString(topic_partition)) AS file,
     topic_offset AS offset,
     if(run_id = '', 'live', run_id) AS run_id,
-    if(
-        raw_message != '', raw_message,
-        formatRowNoNewline('JSONEachRow', event_time, received_at, kind, host, object_class, device, file, offset)
-    ) AS line,
+    raw AS line,
     fault AS reason
 FROM samples
 WHERE fault != '';

@@ -1,6 +1,15 @@
--- Reads esxi.esxtop. One row is one sample of one object, or a progress record.
--- Lines have a reader of their own: every column costs a microsecond a row.
-CREATE TABLE IF NOT EXISTS samples_reader
+-- Reads esxi.esxtop. One row is one message, verbatim; see records_reader.sql.
+CREATE TABLE IF NOT EXISTS samples_reader (raw String)
+ENGINE = Kafka(stunwatch_kafka)
+SETTINGS
+    kafka_topic_list = 'esxi.esxtop',
+    kafka_group_name = 'clickhouse-samples',
+    kafka_format = 'RawBLOB',
+    kafka_handle_error_mode = 'stream';
+
+-- Where a sample passes on its way from the reader to the tables; it keeps nothing.
+-- `fault` says why it cannot be used; it is empty for nearly all.
+CREATE TABLE IF NOT EXISTS samples
 (
     event_time String,
     received_at String,
@@ -9,8 +18,8 @@ CREATE TABLE IF NOT EXISTS samples_reader
     host String,
     file String,
     generation String,
-    offset UInt64,
-    line_bytes UInt32,
+    offset Nullable(UInt64),
+    line_bytes Nullable(UInt32),
     run_id String,
     time_quality String,
     object_class String,
@@ -32,26 +41,14 @@ CREATE TABLE IF NOT EXISTS samples_reader
     queued_commands Nullable(Float64),
     failed_reserves_per_second Nullable(Float64),
     aborts_per_second Nullable(Float64),
-    resets_per_second Nullable(Float64)
+    resets_per_second Nullable(Float64),
+    event_at Nullable(DateTime64(6, 'UTC')),
+    received Nullable(DateTime64(6, 'UTC')),
+    fault String,
+    raw String,
+    topic String,
+    topic_partition UInt64,
+    topic_offset UInt64,
+    topic_time DateTime64(3)
 )
-ENGINE = Kafka(stunwatch_kafka)
-SETTINGS
-    kafka_topic_list = 'esxi.esxtop',
-    kafka_group_name = 'clickhouse-samples',
-    kafka_format = 'JSONEachRow',
-    kafka_handle_error_mode = 'stream';
-
--- Where a sample passes on its way from the reader to the tables; it keeps nothing.
--- `fault` says why a sample cannot be used; it is empty for nearly all.
-CREATE TABLE IF NOT EXISTS samples ENGINE = Null EMPTY AS
-SELECT
-    *,
-    CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS event_at,
-    CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS received_at_or_null,
-    '' AS fault,
-    _raw_message AS raw_message,
-    _topic AS topic,
-    _partition AS topic_partition,
-    _offset AS topic_offset,
-    _timestamp_ms AS topic_time
-FROM samples_reader;
+ENGINE = Null;

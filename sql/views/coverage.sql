@@ -1,5 +1,6 @@
 -- One row is one file that was tailed or replayed: how much of it arrived, and which bytes did not.
 -- A gap is [from, to) in bytes. A file's generation outlives its name: rotation renames files.
+-- A line that came twice counts by its first arrival, so that a replay changes nothing here.
 -- A file that a syslog server wrote holds lines of many hosts; one of them is shown.
 CREATE OR REPLACE VIEW coverage AS
 WITH
@@ -34,9 +35,9 @@ WITH
             max(host) AS line_host,
             max(vm) AS line_vm,
             max(datastore) AS line_datastore,
-            argMax(file, arrived_at) AS line_file,
+            argMin(file, arrived_at) AS line_file,
             max(event_time) AS written_at,
-            max(arrived_at) AS line_arrived_at
+            min(arrived_at) AS line_arrived_at
         FROM pieces
         GROUP BY generation, offset
     ),

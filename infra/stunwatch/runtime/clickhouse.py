@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
 from stunwatch.runtime.component import Component, Launch
 from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
@@ -46,7 +47,12 @@ def installed() -> str | None:
 
 
 def password(settings: Settings, user: str) -> str:
-    """Return the password of one of USERS; it is made once, in a file of mode 600."""
+    """Return the password of one of USERS.
+
+    It is made once, in a file of mode 600; containers have it in the environment instead.
+    """
+    if given := os.environ.get(f"STUNWATCH_CLICKHOUSE_{user.upper()}_PASSWORD"):
+        return given
     path = settings.secrets / user
     if not path.exists():
         settings.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,6 +63,16 @@ def password(settings: Settings, user: str) -> str:
     return path.read_text().strip()
 
 
+def administrator(settings: Settings) -> ClickHouse:
+    """Return the access that applies `sql/`."""
+    return ClickHouse(
+        settings.clickhouse_host,
+        settings.clickhouse_http_port,
+        "admin",
+        password(settings, "admin"),
+    )
+
+
 def launch(settings: Settings) -> Launch:
     """Say where the server's data lies; config.xml takes the rest from the environment too."""
     data = settings.home / "clickhouse"
@@ -64,7 +80,8 @@ def launch(settings: Settings) -> Launch:
     config = CONFIG / "config.xml"
     environment = {
         "STUNWATCH_CLICKHOUSE_PATH": f"{data}/",
-        "STUNWATCH_CLICKHOUSE_LISTEN": LOOPBACK,
+        "STUNWATCH_CLICKHOUSE_LISTEN": settings.bind_address,
+        "STUNWATCH_CLICKHOUSE_CLIENTS": LOOPBACK,
         # Less than what stops intake, so that what Kafka has acknowledged can still be stored.
         "STUNWATCH_CLICKHOUSE_KEEP_FREE_BYTES": str(settings.min_free_mb * (1 << 20) // 4),
         "STUNWATCH_KAFKA_BOOTSTRAP": settings.bootstrap,
@@ -79,7 +96,7 @@ def launch(settings: Settings) -> Launch:
 
 def ailment(settings: Settings) -> str | None:
     """Ping the server; return why it does not answer, None if it does."""
-    address = f"{LOOPBACK}:{settings.clickhouse_http_port}"
+    address = f"{settings.clickhouse_host}:{settings.clickhouse_http_port}"
     connection = http.client.HTTPConnection(address, timeout=2)
     try:
         connection.request("GET", "/ping")

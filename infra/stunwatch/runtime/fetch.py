@@ -178,9 +178,9 @@ def link_flink(settings: Settings) -> None:
 
 
 def _fetch(settings: Settings, missing: list[Fetch], console: Console) -> None:
+    checks.require_java()
     for tool in sorted({each.tool for each in missing}):
         checks.require_tool(tool)
-    checks.require_java()
     checks.require_disk(
         settings.build, sum(each.size_mb for each in missing), "to fetch what it runs on"
     )

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -20,6 +21,8 @@ from stunwatch.settings import ROOT, Settings
 
 CONFIG = ROOT / "infra" / "flink"
 SLOTS = 4
+HEARTBEAT_SECONDS = 10.0
+"""A TaskManager that was not heard of for so long is gone; it beats every 3 s (config.yaml)."""
 
 
 def distribution() -> Path:
@@ -41,7 +44,9 @@ def checkpoints(settings: Settings) -> Path:
 
 def client_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a process that submits jobs to the cluster."""
-    return os.environ | settings.environment() | _environment(settings)
+    # A client lives for seconds beside everything else: little memory, compiled no further.
+    jvm = {"JVM_ARGS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+    return os.environ | settings.environment() | _environment(settings) | jvm
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -62,6 +67,9 @@ def write_configuration(settings: Settings) -> None:
     scratch = settings.home / "flink" / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     text = Template((CONFIG / "config.yaml").read_text()).substitute(
+        bind_address=settings.bind_address,
+        jobmanager_host=settings.jobmanager_host,
+        taskmanager_host=settings.taskmanager_host,
         flink_rpc_port=settings.flink_rpc_port,
         flink_rest_port=settings.flink_rest_port,
         flink_blob_port=settings.flink_blob_port,
@@ -126,9 +134,16 @@ def jobmanager_ailment(settings: Settings) -> str | None:
 def taskmanager_ailment(settings: Settings) -> str | None:
     """Return why the JobManager has no slots to give, None if it has them."""
     try:
-        slots = get(settings, "/overview")["slots-total"]
+        managers = get(settings, "/taskmanagers")["taskmanagers"]
     except OSError:
         return "the JobManager does not answer"
+    now = time.time()
+    # The JobManager believes in one that was killed for a while; its heartbeat does not.
+    slots = sum(
+        each["slotsNumber"]
+        for each in managers
+        if now - each["timeSinceLastHeartbeat"] / 1000 < HEARTBEAT_SECONDS
+    )
     return None if slots >= SLOTS else f"{slots} of {SLOTS} slots are registered"
 
 

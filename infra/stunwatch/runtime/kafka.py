@@ -17,7 +17,7 @@ import yaml
 from stunwatch.errors import UserError
 from stunwatch.runtime import checks
 from stunwatch.runtime.component import Component, Launch
-from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
+from stunwatch.settings import ROOT, Settings, versions
 
 CONFIG = ROOT / "infra" / "kafka"
 TIMEOUT_SECONDS = 10.0
@@ -56,7 +56,7 @@ def launch(settings: Settings) -> Launch:
 def ailment(settings: Settings) -> str | None:
     """Ask the broker for its topics; return why it does not answer, None if it does."""
     try:
-        socket.create_connection((LOOPBACK, settings.kafka_port), timeout=1).close()
+        socket.create_connection((settings.kafka_host, settings.kafka_port), timeout=1).close()
     except OSError:
         return f"nothing listens on {settings.bootstrap}"
     from confluent_kafka import KafkaException  # noqa: PLC0415 (slow to import)

@@ -20,6 +20,7 @@ def main() -> None:
     """Prepare the component named on the command line and become it."""
     name = sys.argv[1]
     settings = load_settings()
+    settings.make_folders()
     # Python workers outlive a killed TaskManager, a client a killed keeper.
     end([each for each in processes(settings) if each.component == name], patience_seconds=2.0)
     launch = BY_NAME[name].launch(settings)

@@ -88,6 +88,7 @@ class History:
                 shutil.rmtree(self._checkpoints / each, ignore_errors=True)
             kept = []
         if ids != [*kept, job_id]:
+            self._path.parent.mkdir(exist_ok=True)
             draft = self._path.with_suffix(".partial")
             draft.write_text(json.dumps([*kept, job_id]))
             draft.rename(self._path)

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from stunwatch import schema
 from stunwatch.errors import UserError
-from stunwatch.runtime import checks, fetch, flink, intake, kafka, keeper, supervision
+from stunwatch.runtime import checks, clickhouse, fetch, flink, intake, kafka, keeper, supervision
 from stunwatch.runtime.components import COMPONENTS
 from stunwatch.runtime.processes import end, processes
 from stunwatch.runtime.supervision import Supervisor
@@ -30,8 +31,7 @@ def up(settings: Settings, console: Console) -> None:
     Raises:
         UserError: something is missing on this machine, or a component does not become healthy.
     """
-    for folder in (settings.home, settings.run, settings.logs):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings.make_folders()
     with _alone(settings):
         fetch.ensure(settings, console)
         text = supervision.configuration(settings, COMPONENTS)
@@ -69,7 +69,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
     began = time.monotonic()
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
         ({"kafka"}, kafka.apply_topics),
-        ({"kafka", "clickhouse"}, apply_schema),
+        ({"kafka", "clickhouse"}, lambda each: schema.apply(clickhouse.administrator(each))),
     ]
     states = supervisor.states()
     started = {name for name, each in states.items() if each["statename"] == "RUNNING"}
@@ -109,14 +109,6 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                     f" `stunwatch logs {name}` tells why."
                 )
             time.sleep(0.1)
-
-
-def apply_schema(settings: Settings) -> list[str]:
-    """Bring the database to what `sql/` says; return the files that were applied."""
-    from stunwatch import schema  # noqa: PLC0415 (only where it is needed)
-    from stunwatch.clickhouse import as_user  # noqa: PLC0415
-
-    return schema.apply(as_user(settings, "admin"))
 
 
 def _stop(settings: Settings, supervisor: Supervisor, console: Console) -> None:

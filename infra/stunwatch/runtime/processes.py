@@ -91,12 +91,16 @@ def holder_of(port: int) -> str | None:
     for process in PROC.iterdir():
         if not process.name.isdecimal():
             continue
-        try:
-            if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
+        with suppress(OSError):
+            if not inodes.isdisjoint(_open_files(process)):
                 return f"{(process / 'comm').read_text().strip()}, pid {process.name}"
-        except OSError:
-            continue
     return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    for link in (process / "fd").iterdir():
+        with suppress(OSError):  # closed in between
+            yield str(link.readlink())
 
 
 def _send(pid: int, one_signal: signal.Signals) -> None:

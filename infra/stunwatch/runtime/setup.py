@@ -1,0 +1,26 @@
+"""Gives Kafka its topics and ClickHouse its tables, where containers run them.
+
+python -m stunwatch.runtime.setup
+"""
+
+from __future__ import annotations
+
+import time
+
+from stunwatch import schema
+from stunwatch.runtime import clickhouse, kafka
+from stunwatch.settings import load_settings
+
+
+def main() -> None:
+    """Wait for both, then apply topics.yaml and sql/."""
+    settings = load_settings()
+    while ailment := kafka.ailment(settings) or clickhouse.ailment(settings):
+        print(ailment, flush=True)
+        time.sleep(1)
+    print("topics:", kafka.apply_topics(settings))
+    print("sql:", schema.apply(clickhouse.administrator(settings)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""One place for versions, topics and ports: everything else agrees with it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from stunwatch.runtime import flink, kafka
+from stunwatch.settings import ROOT, load_settings, versions
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+MAVEN = {"": "http://maven.apache.org/POM/4.0.0"}
+
+TOPICS = [
+    *("esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.backfill", "esxi.late"),
+    *("esxi.rejected", "events.stun", "events.snapshot", "events.reservation"),
+    *("events.latency_window", "events.latency", "events.unmap", "events.scsi", "events.path"),
+    *("events.quality", "events.inventory", "events.incident"),
+]
+
+
+def maven_versions(folder: str) -> dict[str, str]:
+    found = ElementTree.parse(ROOT / folder / "pom.xml").iterfind(".//dependency", MAVEN)
+    return {
+        each.findtext("artifactId", "", MAVEN): each.findtext("version", "", MAVEN)
+        for each in found
+    }
+
+
+def test_kafkas_jars_are_those_of_versions_toml() -> None:
+    wanted = versions()["kafka"]
+    assert maven_versions("infra/kafka") == {
+        f"kafka_{wanted['scala']}": wanted["version"],
+        "log4j-slf4j-impl": wanted["log4j_slf4j"],
+    }
+
+
+def test_flinks_jars_are_those_of_versions_toml() -> None:
+    wanted = versions()["flink"]
+    assert maven_versions("infra/flink") == {"flink-sql-connector-kafka": wanted["kafka_connector"]}
+    pom = (ROOT / "flink-jobs/prefilter/pom.xml").read_text()
+    assert f"<flink.version>{wanted['version']}</flink.version>" in pom
+
+
+@pytest.mark.parametrize("component", [kafka.CONFIG, flink.CONFIG])
+def test_every_jar_is_pinned_by_its_digest(component: Any) -> None:
+    pinned = (component / "jars.sha256").read_text()
+    assert re.fullmatch(r"([0-9a-f]{64}  [\w.-]+\.jar\n)+", pinned)
+    for name, version in maven_versions(str(component.relative_to(ROOT))).items():
+        assert f"  {name}-{version}.jar\n" in pinned
+
+
+def test_pyproject_agrees() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"apache-flink=={versions()['flink']['version']}" in project["dependencies"]
+    assert f"supervisor=={versions()['supervisor']['version']}" in project["dependencies"]
+    assert project["requires-python"].startswith(f">={versions()['python']},")
+
+
+def test_containers_run_the_same_versions() -> None:
+    for service, component in (
+        ("kafka", "kafka"),
+        ("clickhouse", "clickhouse"),
+        ("fluent-bit", "fluent_bit"),
+    ):
+        assert SERVICES[service]["image"] == versions()[component]["image"]
+    for component in ("kafka", "fluent_bit"):
+        assert versions()[component]["image"].endswith(f":{versions()[component]['version']}")
+    package = versions()["clickhouse"]["package_version"]
+    assert package.startswith(versions()["clickhouse"]["image"].partition(":")[2] + ".")
+    flink_version = versions()["flink"]["version"]
+    assert SERVICES["jobmanager"]["image"] == f"stunwatch/flink:{flink_version}"
+
+
+def test_the_flink_image_has_the_same_python_java_and_uv() -> None:
+    dockerfile = (flink.CONFIG / "Dockerfile").read_text()
+    assert f"FROM python:{versions()['python']}-" in dockerfile
+    assert f"openjdk-{versions()['java']}-jre" in dockerfile
+    uv = re.search(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text())
+    assert uv is not None
+    assert f"uv=={uv[1]} " in dockerfile
+
+
+def test_containers_publish_local_modes_ports_on_loopback_alone() -> None:
+    published = {}
+    for service in SERVICES.values():
+        for each in service.get("ports", []):
+            address, host_port, _ = each.split(":")
+            assert address == "127.0.0.1"
+            published[int(host_port)] = service
+    ports = {name: port for _, name, port in load_settings({}).ports()}
+    inside = {"KAFKA_CONTROLLER_PORT", "FLINK_RPC_PORT", "FLINK_BLOB_PORT"}
+    for name, port in ports.items():
+        assert (port in published) != (name.removeprefix("STUNWATCH_") in inside), name
+
+
+def test_containers_configure_kafka_as_local_mode_does() -> None:
+    local = dict(
+        line.split("=", 1)
+        for line in (kafka.CONFIG / "server.properties").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+    container = SERVICES["kafka"]["environment"]
+    for name in (
+        "auto.create.topics.enable",
+        "log.message.timestamp.type",
+        "message.max.bytes",
+        "offsets.retention.minutes",
+    ):
+        variable = "KAFKA_" + name.upper().replace(".", "_")
+        assert str(container[variable]) == local[name]
+
+
+def test_every_topic_of_the_design_is_there_and_no_other() -> None:
+    assert sorted(kafka.wanted_topics()) == sorted(TOPICS)
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_a_topic_keeps_by_arrival_and_takes_a_long_line(name: str) -> None:
+    config = kafka.wanted_topics()[name]["config"]
+    assert config["message.timestamp.type"] == "LogAppendTime"
+    assert int(config["max.message.bytes"]) >= 2 << 20
