@@ -29,7 +29,7 @@ lint: .venv/ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/sqlfluff lint --nofail-on-warning -q sql
+	.venv/bin/sqlfluff lint sql
 	.venv/bin/yamllint --strict .
 
 format: .venv/ready

@@ -1,9 +1,9 @@
 """Speeds of the running pipeline, as ratios within one run: `make bench`.
 
 Measures (a) Kafka → blackhole, the no-op; (b) the live job on the same topic with the same DDL;
-(c) a replay from file to queryable; (d) the way of a live line to its row. Prints a table and writes
-build/bench.json. `live_ratio` = (b) / (a) in records per CPU-second, start-up taken off, is the
-figure to watch.
+(c) a replay from file to queryable; (d) the way of a live line to its row. Prints a table and
+writes build/bench.json. `live_ratio` = (b) / (a) in records per CPU-second, start-up taken off, is
+the figure to watch.
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ def live_latency(settings: Settings, count: int) -> dict[str, float]:
         questions = {
             "log_lines": "SELECT offset FROM log_lines_stored WHERE source = 'vmware_log'"
             f" AND program = 'vmx' AND host = 'esx01.bench.example' AND vm = '{vm}'",
-            "stuns": f"SELECT duration_us FROM stuns_stored WHERE datastore = 'bench' AND vm = '{vm}'",
+            "stuns": "SELECT duration_us FROM stuns_stored"
+            f" WHERE datastore = 'bench' AND vm = '{vm}'",
         }
         deadline = time.monotonic() + 60 + count
         while time.monotonic() < deadline:

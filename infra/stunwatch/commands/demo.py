@@ -16,7 +16,7 @@ from stunwatch.investigations import investigations
 from stunwatch.settings import load_settings
 
 INCIDENT = Path(__file__).parents[1] / "demo" / "incident"
-"""Written for the project, in the syntax of ESXi 5.0 and 8: a VM whose snapshot removals stun it."""
+"""Written for the project in the syntax of ESXi 5.0 and 8: snapshot removals stun a VM."""
 
 FIXED_AT = "2012-05-01 00:00:00"
 

@@ -100,7 +100,7 @@ class Outcome:
 
 
 def run(settings: Settings, what: Plan, options: Options, console: Console) -> Outcome:
-    """Ship the plan's files, detect over them and count. Raises UserError if that cannot be done."""
+    """Ship the plan's files, detect over them and count. Raises UserError if it cannot be done."""
     started = time.monotonic()
     clock = datetime.now(UTC)
     run_id = f"{clock:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
