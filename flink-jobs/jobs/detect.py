@@ -43,6 +43,13 @@ HISTORY_JOB = "stunwatch-detect-history"
 LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
 HISTORY_TOPICS = ("esxi.backfill",)
 
+HISTORY_RESTARTS = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "30",
+    "restart-strategy.fixed-delay.delay": "2s",
+}
+"""Live waits for ever for a TaskManager or Kafka that is away; a replay ends and says so."""
+
 Offsets = dict[int, tuple[int, int]]
 """Of each partition: the first offset, and the one after the last."""
 
@@ -133,6 +140,7 @@ def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
         "parallelism.default": str(parallelism),
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
+        **({} if is_live else HISTORY_RESTARTS),
         # How long a record may wait for others before Python sees it.
         "python.fn-execution.bundle.time": "100",
         # Owners whose state Python keeps at hand; others cost a round trip to the JVM.
@@ -142,7 +150,9 @@ def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
 
 def environment(cluster: str | None, settings: dict[str, str]) -> StreamExecutionEnvironment:
     """A running cluster (`host:port`), or the one that `flink run` or a test provides."""
-    configuration = Configuration()
+    # Checkpoints and the restart strategy are the client's to say: from FLINK_CONF_DIR.
+    shipped = get_gateway().jvm.org.apache.flink.configuration.GlobalConfiguration
+    configuration = Configuration(j_configuration=shipped.loadConfiguration())
     for key, value in settings.items():
         configuration.set_string(key, value)
     if cluster is None:

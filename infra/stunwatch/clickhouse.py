@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import orjson
 
 from stunwatch.errors import UserError
-from stunwatch.settings import LOOPBACK, Settings
+from stunwatch.settings import Settings
 
 
 class QueryError(UserError):
@@ -76,4 +76,4 @@ def as_user(settings: Settings, user: str) -> ClickHouse:
         password = (settings.secrets / user).read_text().strip()
     except FileNotFoundError:
         raise UserError("There is no local pipeline yet; `stunwatch up` starts it.") from None
-    return ClickHouse(LOOPBACK, settings.clickhouse_http_port, user, password)
+    return ClickHouse(settings.clickhouse_host, settings.clickhouse_http_port, user, password)

@@ -15,7 +15,7 @@ class Kafka:
     """Questions to the broker at `bootstrap` (host:port)."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "logger": None})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of these topics."""
