@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -64,15 +65,14 @@ def test_published_sequences_give_the_stuns_they_contain(pipeline: Pipeline) -> 
     assert pipeline.views() == before
 
 
-def test_the_seeds_numbers_in_their_own_words(pipeline: Pipeline, tmp_path: Path) -> None:
+@needs_corpus
+def test_the_seeds_own_lines(pipeline: Pipeline, tmp_path: Path) -> None:
+    text = "".join(path.read_text() for path in sorted(CORPUS.with_name("seeds").glob("000_*")))
+    lines = re.findall(r"\d{4}-\d\d-\d\dT[\d:.]+Z\| v[\w-]+\| .*", text)
     log = tmp_path / "vmware.log"
-    log.write_text(
-        "2012-03-23T16:22:51.876Z| vcpu-0| Checkpoint_Unstun: vm stopped for 3658889 us\n"
-        "2012-05-14T13:34:34.412Z| vcpu-0| CPT current = 2, requesting 6\n"
-        "2012-05-14T13:34:34.412Z| vcpu-0| Checkpoint_Unstun: vm stopped for 4233332 us\n"
-        "2012-05-14T13:34:34.412Z| vcpu-0| CPT: monitor ACKing mode 6\n"
-    )
+    log.write_text("".join(line.rstrip() + "\n" for line in lines))
     pipeline.run("replay", log, "--vm", "seed", "--datastore", "seeds", "--host", "esx05")
+    assert pipeline.one("SELECT count() FROM log_lines WHERE vm = 'seed'") == len(lines)
     stuns = pipeline.rows(
         "SELECT started_at, ended_at, duration_us FROM stuns WHERE vm = 'seed' ORDER BY ended_at"
     )
