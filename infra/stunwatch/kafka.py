@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from stunwatch.errors import UserError
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) to an offset."""
 
 
-class Kafka:
-    """Questions to the broker at `bootstrap` (host:port)."""
+T = TypeVar("T")
 
-    def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+class Kafka:
+    """Questions to the broker at `bootstrap` (host:port).
+
+    A broker that is away is waited for: it may just be starting again. Every method raises
+    UserError when `patience_seconds` are over.
+    """
+
+    def __init__(self, bootstrap: str, patience_seconds: float = 180) -> None:
+        self._bootstrap = bootstrap
+        self._patience_seconds = patience_seconds
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 1000}
+        )
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of these topics."""
-        found = self._admin.list_topics(timeout=30).topics
+        found = self._patiently(lambda: self._admin.list_topics(timeout=5).topics)
         return [
             TopicPartition(topic, partition)
             for topic in topics
@@ -29,15 +44,37 @@ class Kafka:
     def ends(self, topics: Iterable[str]) -> Offsets:
         """Of every partition, the offset after its last message."""
         wanted = {each: OffsetSpec.latest() for each in self.partitions(topics)}
-        found = self._admin.list_offsets(wanted, request_timeout=30)
-        return {
-            (each.topic, each.partition): future.result().offset for each, future in found.items()
-        }
+
+        def ask() -> Offsets:
+            found = self._admin.list_offsets(wanted, request_timeout=5)
+            return {
+                (each.topic, each.partition): future.result().offset
+                for each, future in found.items()
+            }
+
+        return self._patiently(ask)
 
     def committed(self, group: str) -> Offsets:
         """How far a consumer group has come; partitions it never read are absent."""
-        asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=30
-        )
-        found = asked[group].result().topic_partitions
-        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+        def ask() -> Offsets:
+            asked = self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=5
+            )
+            found = asked[group].result().topic_partitions
+            return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+        return self._patiently(ask)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"Kafka does not answer on {self._bootstrap} ({error.args[0].str()});"
+                        " `stunwatch status` tells what runs."
+                    ) from error
+            time.sleep(0.5)

@@ -105,10 +105,11 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
     clock = datetime.now(UTC)
     run_id = f"{clock:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
     outcome = Outcome(run_id)
+    clickhouse = as_user(settings, "reader")
+    # Who forgot `up` should not wait; from then on a broker that is away is waited for.
+    starts = Kafka(settings.bootstrap, patience_seconds=5).ends([BACKFILL])
     kafka = Kafka(settings.bootstrap)
-    admin = as_user(settings, "reader")
     with HistoryJob(settings, run_id) as job, _progress(settings, console) as show:
-        starts = kafka.ends([BACKFILL])
         shipper = Shipper(settings.bootstrap, show.waiting)
         counts: list[tuple[str, str, int, int]] = []
         show.stage("shipping", what.size_bytes)
@@ -139,7 +140,7 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
             ends = kafka.ends([topic])
             wait_until_read(kafka, f"clickhouse-{name}-events", ends, show.waiting)
         show.stage("counting", None)
-        _count(admin, counts, outcome)
+        _count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
 

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from rich.console import Console
 from rich.text import Text
 
+from stunwatch.kafka import Kafka
 from stunwatch.settings import load_settings
 
 SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "cyan", "normal": "dim"}
@@ -40,8 +41,10 @@ def watch(
             "group.id": f"stunwatch-watch-{uuid.uuid4()}",
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
+            "log_level": 0,
         }
     )
+    Kafka(settings.bootstrap, patience_seconds=5).partitions([])
     consumer.subscribe(["^events\\..*"])
     shown = 0
     try:

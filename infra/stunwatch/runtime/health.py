@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from stunwatch.errors import UserError
 from stunwatch.runtime import checks, intake, keeper, supervision
 from stunwatch.runtime.component import Component
 from stunwatch.runtime.components import COMPONENTS
@@ -69,7 +71,10 @@ def examine(settings: Settings) -> Health:
     for process in processes(settings):
         memory[process.component] = memory.get(process.component, 0) + process.resident_bytes
     components = [_component(settings, each, states, memory) for each in COMPONENTS]
-    topics = _topics(settings) if components[0].is_healthy else []
+    topics: list[TopicHealth] = []
+    if components[0].is_healthy:
+        with suppress(UserError):  # Kafka may end between two questions
+            topics = _topics(settings)
     stopped = intake.why_intake_is_stopped(settings) if supervisor else None
     return Health(stopped, components, topics)
 
@@ -101,7 +106,7 @@ def _topics(settings: Settings) -> list[TopicHealth]:
         rates: dict[str, float] = json.loads(keeper.rates(settings).read_text())
     except (OSError, ValueError):
         rates = {}
-    broker = Kafka(settings.bootstrap)
+    broker = Kafka(settings.bootstrap, patience_seconds=0)
     ends = broker.ends(wanted_topics())
     admin = administrator(settings)
     groups = [each.group_id for each in admin.list_consumer_groups().result().valid]

@@ -162,7 +162,8 @@ class Rates:
         """Compare the topics' ends with those of the last tick."""
         ends: dict[str, int] = dict.fromkeys(wanted_topics(), 0)
         # A client of its own each time: a lasting one would fill the log while Kafka is away.
-        for (topic, _), end in Kafka(self._settings.bootstrap).ends(ends).items():
+        broker = Kafka(self._settings.bootstrap, patience_seconds=0)
+        for (topic, _), end in broker.ends(ends).items():
             ends[topic] += end
         now = time.monotonic()
         if self._last:
