@@ -1,0 +1,17 @@
+"""Mini-clusters run inside the test's own process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment_as_before() -> Iterator[None]:
+    """PyFlink marks the environment, and what inherits the mark can submit no job."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
