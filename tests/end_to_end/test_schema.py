@@ -1,0 +1,52 @@
+"""`sql/` is applied to a database that has data, again and again, and when it has changed."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from stunwatch import schema
+from stunwatch.clickhouse import as_user
+from tests.end_to_end.conftest import Pipeline
+from tests.end_to_end.test_live import live, vmware_log
+
+
+def test_what_did_not_change_is_not_touched(pipeline: Pipeline) -> None:
+    assert schema.apply(as_user(pipeline.settings, "admin")) == []
+
+
+def test_a_new_column_comes_to_a_table_that_keeps_its_rows(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = as_user(pipeline.settings, "admin")
+    pipeline.ship("esxi.vmware_log", live(vmware_log("kept01"), "PowerOn", datetime.now(UTC)))
+    pipeline.wait_for("SELECT count() FROM log_lines WHERE vm = 'kept01'", 1)
+    before = pipeline.one("SELECT count() FROM log_lines")
+
+    changed = tmp_path / "sql"
+    shutil.copytree(schema.SQL, changed)
+    table = changed / "tables/log_lines_stored.sql"
+    table.write_text(
+        table.read_text().replace(
+            "    truncated Bool,\n",
+            "    truncated Bool,\n    shard UInt8 DEFAULT 7 CODEC(ZSTD(1)),\n",
+        )
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "SQL", changed)
+        assert schema.apply(admin) == ["tables/log_lines_stored.sql"]
+    assert pipeline.rows("SELECT DISTINCT shard FROM log_lines_stored") == [(7,)]
+    assert pipeline.one("SELECT count() FROM log_lines") == before
+
+    # Back to what the repository says; the pipes are made anew and go on where they were.
+    reader = changed / "readers/records_reader.sql"
+    reader.write_text(reader.read_text() + "\n-- changed\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "SQL", changed)
+        assert "pumps/records_pump.sql" in schema.apply(admin)
+    assert schema.apply(admin)
+    pipeline.ship("esxi.vmware_log", live(vmware_log("kept02"), "PowerOn", datetime.now(UTC)))
+    pipeline.wait_for("SELECT count() FROM log_lines WHERE vm = 'kept02'", 1, seconds=90)
