@@ -18,6 +18,7 @@ from stunwatch.settings import load_settings
 INCIDENT = Path(__file__).parents[1] / "demo" / "incident"
 """Written for the project in the syntax of ESXi 5.0 and 8: snapshot removals stun a VM."""
 
+WORST_VM = "sql01"
 FIXED_AT = "2012-05-01 00:00:00"
 
 
@@ -38,7 +39,7 @@ def demo() -> None:
         raise typer.Exit(replay.EXIT_INCOMPLETE)
     reader = as_user(settings, "reader")
     longest = investigations()["longest_stuns"]
-    rows = reader.rows(longest.query, longest.parameters({}))
+    rows = reader.rows(longest.query, longest.parameters({"vm": WORST_VM}))
     table = Table("VM", "ended at (UTC)", "stunned for", "µs", "severity")
     for vm, _, _, ended_at, duration_us, duration_s, severity, *_ in rows:
         table.add_row(vm, ended_at, f"{duration_s:.3f} s", f"{duration_us:,}", severity)
