@@ -119,7 +119,9 @@ def fuller_host(named: str, known: str | None) -> str:
 def kafka_key(record: Mapping[str, Any]) -> str:
     """The key of a record or rejection: one owner's lines stay in one partition, in order."""
     if record["source"] == "vmware_log":
-        return f"{record.get('datastore', '')}/{record.get('vm', '')}"
+        # Two VMs that nobody named are two: by their files, not both the one without a name.
+        unnamed = "" if "vm" in record or "datastore" in record else record.get("generation", "")
+        return f"{record.get('datastore', '')}/{record.get('vm', '')}{unnamed}"
     host = record.get("host")
     return owner_key(host) if host else record.get("peer") or record.get("file") or ""
 

@@ -42,7 +42,9 @@ end
 -- One owner's lines stay in one partition, in order.
 local function key_of(record)
   if record.source == "vmware_log" then
-    return (record.datastore or "") .. "/" .. (record.vm or "")
+    -- Two VMs that nobody named are two: by their files.
+    local unnamed = not record.vm and not record.datastore and record.generation or ""
+    return (record.datastore or "") .. "/" .. (record.vm or "") .. unnamed
   end
   return record.host and host_key(record.host) or record.peer or record.file
 end

@@ -184,6 +184,7 @@ def test_a_silent_head_takes_its_program_from_the_file(file: str, program: str) 
         ({"source": "vmware_log", "datastore": "ds", "vm": "Web 1", "host": "a"}, "ds/Web 1"),
         ({"source": "vmware_log", "vm": "web01"}, "/web01"),
         ({"source": "vmware_log"}, "/"),
+        ({"source": "vmware_log", "generation": "85944171f73967e8"}, "/85944171f73967e8"),
         ({"source": "syslog", "host": "ESX01.lab.example", "peer": "192.0.2.1"}, "esx01"),
         ({"source": "syslog", "host": "192.0.2.17"}, "192.0.2.17"),
         ({"source": "syslog", "host": "2001:db8::17"}, "2001:db8::17"),

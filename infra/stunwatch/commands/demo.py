@@ -19,6 +19,8 @@ INCIDENT = Path(__file__).parents[1] / "demo" / "incident"
 """Written for the project in the syntax of ESXi 5.0 and 8: snapshot removals stun a VM."""
 
 WORST_VM = "sql01"
+"""The VM of the incident whose snapshot removals stun it."""
+
 FIXED_AT = "2012-05-01 00:00:00"
 
 
