@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from stunwatch.clickhouse import as_user
 from stunwatch.commands.demo import INCIDENT
+from stunwatch.commands.replay import Outcome, count
 from tests.end_to_end.conftest import Pipeline
 
 EXPECTED = json.loads((INCIDENT.parent / "expected.json").read_text())
@@ -124,6 +126,30 @@ def test_bad_input_is_told_and_nothing_else_is_lost(pipeline: Pipeline, tmp_path
     )
     assert ("no head pattern matches", "no head that anybody knows") in reasons
     assert {reason for reason, _ in reasons} == {"no head pattern matches", "binary data"}
+
+
+def test_a_line_that_is_lost_is_told(pipeline: Pipeline, tmp_path: Path) -> None:
+    log = tmp_path / "vmware.log"
+    log.write_text("".join(stun_line(f"2018-05-06T07:08:0{second}.000Z", 700) for second in "123"))
+    words = ("--vm", "lossy", "--datastore", "ds", "--host", "esx08")
+    pipeline.run("replay", log, *words)
+    # A row that goes, and another that once was rejected and is stored now: one does not hide
+    # the other.
+    generation = pipeline.one("SELECT any(generation) FROM log_lines WHERE vm = 'lossy'")
+    offset = pipeline.one("SELECT max(offset) FROM log_lines WHERE vm = 'lossy'")
+    admin = as_user(pipeline.settings, "admin")
+    outcome = Outcome("test", read=3)
+    count(pipeline.reader, [(str(log), generation, log.stat().st_size, 3)], outcome)
+    assert (outcome.stored, outcome.rejected, outcome.missing) == (3, 0, {})
+    admin.command(f"DELETE FROM log_lines_stored WHERE vm = 'lossy' AND offset = {offset}")
+    admin.command(
+        "INSERT INTO rejected_lines_stored"
+        " (received_at, source, generation, offset, run_id, reason)"
+        f" VALUES (now64(), 'vmware_log', '{generation}', 0, 'old', 'no pattern')"
+    )
+    outcome = Outcome("test", read=3)
+    count(pipeline.reader, [(str(log), generation, log.stat().st_size, 3)], outcome)
+    assert (outcome.stored, outcome.rejected, outcome.missing) == (2, 0, {str(log): 1})
 
 
 def test_a_path_that_is_not_there_is_one_sentence(pipeline: Pipeline) -> None:

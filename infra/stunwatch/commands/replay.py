@@ -32,6 +32,25 @@ EXIT_INCOMPLETE = 1
 
 _COUNTED_AT_ONCE = 1000
 
+_PLACES = """
+SELECT generation, countIf(is_stored), countIf(NOT is_stored)
+FROM (
+    SELECT generation, offset, max(is_stored) AS is_stored
+    FROM (
+        SELECT generation, offset, true AS is_stored FROM log_lines_stored
+        UNION ALL
+        SELECT generation, offset, true AS is_stored FROM latency_samples_stored
+        UNION ALL
+        SELECT generation, offset, false AS is_stored FROM rejected_lines_stored
+    )
+    WHERE generation IN {generations:Array(String)} AND offset < transform(
+        generation, {generations:Array(String)}, {ends:Array(UInt64)}, toUInt64(0)
+    )
+    GROUP BY generation, offset
+)
+GROUP BY generation
+"""
+
 
 def replay(
     paths: Annotated[list[Path], typer.Argument(help="Files, folders, archives.")],
@@ -140,7 +159,7 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
             ends = kafka.ends([topic])
             wait_until_read(kafka, f"clickhouse-{name}-events", ends, show.waiting)
         show.stage("counting", None)
-        _count(clickhouse, counts, outcome)
+        count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -157,38 +176,31 @@ def _batches(messages: list[Message]) -> list[tuple[str, Batch]]:
     return list(by_topic.items())
 
 
-def _count(
-    clickhouse: ClickHouse, files: list[tuple[str, str, int, int]], outcome: Outcome
-) -> None:
-    """Count the lines present, by the place in their file: a second replay balances too."""
+def count(clickhouse: ClickHouse, files: list[tuple[str, str, int, int]], outcome: Outcome) -> None:
+    """Count the lines present, by the place in their file: a second replay balances too.
+
+    A place counts once: what was rejected by an earlier version and is stored now is stored.
+    """
     for first in range(0, len(files), _COUNTED_AT_ONCE):
         part = files[first : first + _COUNTED_AT_ONCE]
-        ends = {generation: max(1, end) for _, generation, end, _ in part}
-        parameters = {
-            "generations": _array(ends),
-            "ends": "[" + ",".join(map(str, ends.values())) + "]",
-        }
-        places = {
-            table: dict(
-                clickhouse.rows(
-                    f"SELECT generation, uniqExact(offset) FROM {table}"
-                    " WHERE generation IN {generations:Array(String)} AND offset < transform("
-                    " generation, {generations:Array(String)}, {ends:Array(UInt64)}, toUInt64(0))"
-                    " GROUP BY generation",
-                    parameters,
-                )
+        ends: dict[str, int] = {}
+        for _, generation, end, _ in part:
+            ends[generation] = max(1, end, ends.get(generation, 0))
+        present = {
+            generation: (stored, rejected)
+            for generation, stored, rejected in clickhouse.rows(
+                _PLACES, {"generations": _array(ends), "ends": list(ends.values())}
             )
-            for table in ("log_lines_stored", "latency_samples_stored", "rejected_lines_stored")
         }
         for name, generation, _, read in part:
-            stored = places["log_lines_stored"].get(generation, 0)
-            stored += places["latency_samples_stored"].get(generation, 0)
-            rejected = min(read, places["rejected_lines_stored"].get(generation, 0))
-            stored = min(read - rejected, stored)
+            stored, rejected = present.get(generation, (0, 0))
+            # Of a file and its shorter copy the shorter has fewer lines than are present.
+            stored = min(read, stored)
+            rejected = min(read - stored, rejected)
             outcome.stored += stored
             outcome.rejected += rejected
-            if read - rejected - stored:
-                outcome.missing[name] = read - rejected - stored
+            if read > stored + rejected:
+                outcome.missing[name] = read - stored - rejected
 
 
 def _array(names: dict[str, int]) -> str:
