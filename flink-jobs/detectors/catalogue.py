@@ -29,6 +29,10 @@ class Tracker(Protocol):
         """The events that follow from event time having come this far."""
         ...
 
+    def flush(self) -> Iterable[Any]:
+        """The events that were held back so as to write fewer: a source has ended."""
+        ...
+
     @property
     def next_due_us(self) -> int | None:
         """The event time at which `tick` has something to do; None where nothing is kept."""
@@ -47,6 +51,10 @@ class Detector:
     patterns: dict[str, re.Pattern[str]]
     thresholds: dict[str, int]
     folder: Path
+
+    def concerns(self, message: str) -> bool:
+        """Whether a message holds one of the literals."""
+        return any(literal in message for literal in self.literals)
 
     def tracker(self) -> Tracker:
         """A new tracker that has seen nothing."""
@@ -91,6 +99,7 @@ def event_topics() -> tuple[str, ...]:
     return tuple(sorted({each.topic for each in detectors()}))
 
 
-def trackers_for() -> dict[str, tuple[str, Tracker]]:
-    """New trackers for one log owner: detector's name to (its topic, its tracker)."""
-    return {each.name: (each.topic, each.tracker()) for each in detectors()}
+@cache
+def detectors_of(owner: str) -> tuple[Detector, ...]:
+    """The detectors of a kind of log owner: `vm` or `host`."""
+    return tuple(each for each in detectors() if each.owner == owner)

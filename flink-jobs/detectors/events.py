@@ -38,6 +38,15 @@ def revision(rank: int, lines: int, tie: int) -> int:
     return min(rank, 0xFFFF) << 48 | min(lines, MOST_LINES) << 32 | tie & 0xFFFFFFFF
 
 
+def weighed_revision(lines: int, rank: int, tie: int, is_deleted: bool) -> int:
+    """A revision (uint64): more lines win, then the higher rank, then taking back, then `tie`.
+
+    Each part is cut to its width: 32, 7, 1 and 24 bits.
+    """
+    head = min(lines, 0xFFFFFFFF) << 32 | min(rank, 0x7F) << 25 | int(is_deleted) << 24
+    return head | tie & 0xFFFFFF
+
+
 def content_hash(content: Any) -> int:
     """32 bits of what JSON can hold, to break a tie the same way everywhere."""
     return zlib.crc32(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))

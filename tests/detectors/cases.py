@@ -53,6 +53,7 @@ def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]
         events += tracker.tick(record["event_time_us"])
         if record["kind"] == "line":
             events += tracker.feed(record)
+    events += tracker.flush()
     return [orjson.loads(orjson.dumps(event)) for event in events]
 
 

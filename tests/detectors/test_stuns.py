@@ -169,10 +169,6 @@ def test_a_stop_longer_than_an_hour_is_no_stun() -> None:
     assert not run(STUNS, [*changes, line(3_700_000, "x")])
 
 
-def test_lines_of_the_host_tell_no_stun() -> None:
-    assert not run(STUNS, [unstun(0, 312_000, source="syslog", program="hostd")])
-
-
 def test_a_tracker_forgets_after_hours_of_silence() -> None:
     tracker = Tracker()
     assert tracker.next_due_us is None

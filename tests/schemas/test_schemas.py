@@ -31,19 +31,21 @@ def test_sample_passes_or_fails_as_its_name_says(path: Path) -> None:
     assert is_valid == path.name.endswith(".pass.json")
 
 
-READERS = {
-    "log_line.v1": "records_reader",
-    "esxtop_sample.v1": "samples_reader",
-    "rejected_line.v1": "rejected_reader",
-    "stun.v1": "stun_events_reader",
+PARSED_IN = {
+    "log_line.v1": "readers/records_reader",
+    "esxtop_sample.v1": "readers/samples_reader",
+    "rejected_line.v1": "readers/rejected_reader",
+    "stun.v1": "intakes/stuns_intake",
 }
 UNREAD = {"truncated", "detector"}
+EVENT_TOPICS = (ROOT / "sql/readers/events_reader.sql").read_text()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_field_has_its_column_in_clickhouse(name: str) -> None:
-    text = (ROOT / f"sql/readers/{READERS[name]}.sql").read_text()
-    columns = set(re.findall(r"^    (\w+) ", text, re.MULTILINE))
+    text = (ROOT / f"sql/{PARSED_IN[name]}.sql").read_text()
+    columns = set(re.findall(r"^ +(\w+) [A-Z]", text, re.MULTILINE))
     assert set(SCHEMAS[name]["properties"]) - columns <= UNREAD
-    topics = set(re.search(r"kafka_topic_list = '(.*)'", text)[1].split(","))
+    lists = re.findall(r"kafka_topic_list = '(.*)'", text + EVENT_TOPICS)
+    topics = {topic for each in lists for topic in each.split(",")}
     assert set(SCHEMAS[name]["x-topics"]) <= topics

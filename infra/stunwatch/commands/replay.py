@@ -154,10 +154,7 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
         # Only now: the readers of records send to it what breaks the schema.
         rejected_ends = kafka.ends([REJECTED])
         wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
-        for topic in event_topics():
-            name = topic.removeprefix("events.")
-            ends = kafka.ends([topic])
-            wait_until_read(kafka, f"clickhouse-{name}-events", ends, show.waiting)
+        wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
         show.stage("counting", None)
         count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
