@@ -141,6 +141,9 @@ class TrackLive(KeyedProcessFunction):
         """Keep the owner, when it was told the time, and its next timer (0: none is set)."""
         due_us = owner.next_due_us
         if due_us is None:
+            # Nothing is left of an owner that went quiet, not even its timer.
+            if timer_ms:
+                timers.delete_processing_time_timer(timer_ms)
             self._state.clear()
             return
         wanted_ms = now_ms + max(0, due_us - owner.event_time_us) // 1000 + 1

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from detectors.catalogue import detectors
 from ingest.records import LineRecords, Origin, kafka_key
 from ingest.replay import Options, plan
 from stunwatch.clickhouse import as_user
@@ -46,18 +47,71 @@ def vmware_log_lines(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """(VM, line) of 200 VMs in ESXi 6's syntax, ten milliseconds apart; MATCHING of them stuns."""
     dice = random.Random(seed)
     for number in range(count):
-        seconds, hundredths = divmod(number, 100)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(1_500_000_000 + seconds))
-        head = f"{stamp}.{hundredths:02}0Z| vcpu-0| I120: "
+        head = f"{stamp(number)}| vcpu-0| I120: "
         if dice.random() < MATCHING:
             message = f"Checkpoint_Unstun: vm stopped for {dice.randrange(1_000, 9_000_000)} us"
         else:
-            message = (
-                f"VSCSI: 2891: handle {dice.randrange(8192, 9000)}(vscsi0:{dice.randrange(4)}):"
-                f"Reset request on FSS handle {number} ({dice.randrange(64)} outstanding commands)"
-                " from (vmm0:bench) was completed without a retry on any path of the device"
-            )
+            message = noise(dice, number)
         yield f"bench{dice.randrange(200):03}", head + message
+
+
+def stamp(number: int) -> str:
+    """The time of a line, ten milliseconds after the one before."""
+    seconds, hundredths = divmod(number, 100)
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(1_500_000_000 + seconds))
+    return f"{at}.{hundredths:02}0Z"
+
+
+def noise(dice: random.Random, number: int) -> str:
+    """A message that matters to no detector."""
+    return (
+        f"VSCSI: 2891: handle {dice.randrange(8192, 9000)}(vscsi0:{dice.randrange(4)}):"
+        f"Reset request on FSS handle {number} ({dice.randrange(64)} outstanding commands)"
+        " from (vmm0:bench) was completed without a retry on any path of the device"
+    )
+
+
+def matching_records() -> list[dict[str, Any]]:
+    """The records that the cases of all detectors consist of."""
+    found = []
+    for each in detectors():
+        source = "vmware_log" if each.owner == "vm" else "syslog"
+        for log in sorted(each.folder.glob("cases/*/input.log")):
+            origin = Origin(run_id="live", source=source, file=log.name)
+            maker = LineRecords(origin, written_at=datetime(2026, 1, 1, tzinfo=UTC))
+            for line in log.read_bytes().splitlines():
+                record = maker.make(line, "2026-01-01T00:00:00.000Z")
+                if "reason" not in record and each.concerns(record["message"]):
+                    found.append(record)
+    return found
+
+
+def records(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Records of 200 VMs and 50 hosts; of MATCHING a detector takes notice, each in turn."""
+    dice = random.Random(seed)
+    matching = matching_records()
+    for number in range(count):
+        if dice.random() < MATCHING:
+            record = dict(dice.choice(matching))
+        else:
+            source = dice.choice(("syslog", "vmware_log"))
+            record = {"kind": "line", "source": source, "thread": "cpu4:2098577"}
+            record["head"] = f"{stamp(number)} cpu4:2098577)"
+            record["message"] = noise(dice, number)
+        record |= {
+            "event_time": stamp(number),
+            "received_at": stamp(number),
+            "host": f"esx{dice.randrange(50):02}.bench.example",
+            "file": "bench.log",
+            "generation": "0000000000000000",
+            "offset": number * 200,
+            "line_bytes": 200,
+            "run_id": "live",
+            "time_quality": "exact",
+        }
+        if record["source"] == "vmware_log":
+            record |= {"vm": f"bench{dice.randrange(200):03}", "datastore": "bench"}
+        yield record
 
 
 def fill(settings: Settings, count: int) -> None:
@@ -67,13 +121,8 @@ def fill(settings: Settings, count: int) -> None:
     for future in admin.create_topics([NewTopic(BENCH_TOPIC, 2)]).values():
         future.result()
     shipper = Shipper(settings.bootstrap, lambda: None)
-    makers: dict[str, LineRecords] = {}
     batch: Batch = []
-    for number, (vm, line) in enumerate(vmware_log_lines(count, seed=1)):
-        maker = makers.get(vm)
-        if maker is None:
-            maker = makers[vm] = LineRecords(origin_of(vm), written_at=datetime.now(UTC))
-        record = maker.make(line.encode(), "2026-01-01T00:00:00.000Z", number * 200, 200)
+    for record in records(count, seed=1):
         batch.append({"key": kafka_key(record).encode(), "value": orjson.dumps(record)})
         if len(batch) == 5000:
             shipper.send(BENCH_TOPIC, batch)
@@ -245,10 +294,10 @@ def live_latency(settings: Settings, count: int) -> dict[str, float]:
     watcher.start()
     for number in range(1, count + 1):
         now = datetime.now(UTC)
-        stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z"
+        at = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z"
         # The number of the line is its place in the file and the length of its stun.
-        line = f"{stamp}| vcpu-0| I120: Checkpoint_Unstun: vm stopped for {number} us"
-        record = maker.make(line.encode(), stamp, number, len(line))
+        line = f"{at}| vcpu-0| I120: Checkpoint_Unstun: vm stopped for {number} us"
+        record = maker.make(line.encode(), at, number, len(line))
         sent[number] = time.monotonic()
         shipper.send(
             "esxi.vmware_log",

@@ -1,0 +1,116 @@
+"""Keyed state is bounded: owners that went quiet leave nothing behind."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from stunwatch.runtime import flink
+from stunwatch.runtime.live import live_jobs
+from stunwatch.shipping import Shipper
+from tests.end_to_end.conftest import Pipeline
+
+OWNERS = 20_000
+ROUNDS = 3
+QUIET = timedelta(days=30)
+"""Longer than any detector keeps a line."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the live job holds, in bytes."""
+
+    state: int
+    heap: int
+    """Of the TaskManager, after a full collection."""
+    workers: int
+    """Resident, of its Python workers."""
+
+
+def record(number: int, at: datetime, kind: str) -> dict[str, Any]:
+    fields = {
+        "event_time": f"{at:%Y-%m-%dT%H:%M:%S}.{number % 1000:03}Z",
+        "received_at": f"{at:%Y-%m-%dT%H:%M:%S}Z",
+        "kind": kind,
+        "source": "vmware_log",
+        "vm": f"quiet{number}",
+        "datastore": "ds-state",
+        "file": "vmware.log",
+        "generation": "0000000000000000",
+        "offset": number,
+        "run_id": "live",
+        "time_quality": "exact",
+    }
+    if kind == "line":
+        fields |= {
+            "head": f"{fields['event_time']}| vcpu-0| ",
+            "message": f"Checkpoint_Unstun: vm stopped for {1000 + number} us",
+            "line_bytes": 80,
+        }
+    return fields
+
+
+def ship(pipeline: Pipeline, records: Iterator[dict[str, Any]]) -> None:
+    shipper = Shipper(pipeline.settings.bootstrap, lambda: None)
+    for each in records:
+        key = f"{each['datastore']}/{each['vm']}".encode()
+        shipper.send("esxi.vmware_log", [{"key": key, "value": orjson.dumps(each)}])
+    shipper.flush()
+
+
+def size(pipeline: Pipeline) -> Size:
+    """After a checkpoint that began now or later."""
+    settings = pipeline.settings
+    [job] = live_jobs(settings)
+    asked_ms = time.time() * 1000
+
+    def newest() -> dict[str, Any]:
+        found = flink.get(settings, f"/jobs/{job.job_id}/checkpoints")["latest"]["completed"]
+        return found or {"trigger_timestamp": 0}
+
+    while (checkpoint := newest())["trigger_timestamp"] < asked_ms:
+        time.sleep(0.5)
+    family = pipeline.processes("taskmanager")
+    java = max(family, key=lambda each: each.resident_bytes)
+    jcmd(java.pid, "GC.run")
+    used = re.search(r"used (\d+)K", jcmd(java.pid, "GC.heap_info"))
+    assert used
+    workers = sum(each.resident_bytes for each in family if each.pid != java.pid)
+    return Size(checkpoint["state_size"], int(used[1]) * 1024, workers)
+
+
+def jcmd(pid: int, command: str) -> str:
+    done = subprocess.run(["jcmd", str(pid), command], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_owners_that_went_quiet_leave_nothing(pipelines: Callable[..., Pipeline]) -> None:
+    pipeline = pipelines()
+    pipeline.run("up")
+    now = datetime.now(UTC)
+    sizes = [size(pipeline)]
+    for each in range(ROUNDS):
+        first = each * OWNERS
+        numbers = range(first, first + OWNERS)
+        ship(pipeline, (record(number, now, "line") for number in numbers))
+        pipeline.wait_for("SELECT count() FROM stuns", first + OWNERS, seconds=180)
+        sizes.append(size(pipeline))
+        ship(pipeline, (record(number, now + QUIET, "progress") for number in numbers))
+        time.sleep(5)
+        sizes.append(size(pipeline))
+    print(*sizes, sep="\n")
+    empty, grown, quiet = sizes[0], sizes[1::2], sizes[2::2]
+    assert all(each.state > empty.state + OWNERS * 400 for each in grown)
+    assert all(each.state < empty.state + OWNERS for each in quiet)
+    # Not the first round's: it loads classes, compiles and fills caches of a fixed size.
+    assert quiet[-1].heap < quiet[0].heap * 1.1
+    assert quiet[-1].workers < quiet[0].workers * 1.1
