@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 import orjson
 from pyflink.common import Row, Types
 from pyflink.common.watermark_strategy import TimestampAssigner
-from pyflink.datastream import DataStream, KeyedProcessFunction, KeyedStream, RuntimeContext
+from pyflink.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    KeyedStream,
+    OutputTag,
+    RuntimeContext,
+)
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
 from pyflink.java_gateway import get_gateway
 
+from detectors.migrations import facts
 from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
 
 RECORD_FIELDS = (
@@ -50,6 +57,15 @@ EVENT_TYPE = Types.ROW_NAMED(
 )
 """A row of `events` in jobs/detect.sql: topic, key and the event as JSON."""
 
+LIVE_FACTS = OutputTag("facts", KEYED_TYPE)
+"""Live: what the second step is fed with, keyed by migration."""
+
+HISTORY_FACTS = OutputTag("facts", RECORD_TYPE)
+"""History: the same; its key is made of the record."""
+
+Output: TypeAlias = Row | tuple[OutputTag, Row]
+"""A row of `events`, or a fact."""
+
 BUCKETS = 128
 """History is keyed by bucket, not by owner: a key costs Flink's batch mode one Python bundle."""
 
@@ -84,6 +100,11 @@ def to_row(owner: str, written: Written) -> Row:
     return Row(topic, owner, orjson.dumps(event).decode())
 
 
+def to_record_row(record: Mapping[str, Any]) -> Row:
+    """A record as a row of `candidates`: the opposite of `to_record`."""
+    return Row(*(record.get(name) for name in RECORD_FIELDS))
+
+
 class EventTime(TimestampAssigner):
     """The record's own time in milliseconds, by which Flink's batch mode sorts."""
 
@@ -106,6 +127,13 @@ def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
     return KeyedStream(keyed, RECORD_TYPE, stream)
 
 
+def _live_row(owner: str, written: Written) -> Output:
+    topic, fact = written
+    if topic == facts.TOPIC:
+        return LIVE_FACTS, Row(fact["owner"], to_record_row(fact))
+    return to_row(owner, written)
+
+
 class TrackLive(KeyedProcessFunction):
     """Live: keyed by owner, fed as records arrive.
 
@@ -117,24 +145,26 @@ class TrackLive(KeyedProcessFunction):
             ValueStateDescriptor("owner", Types.PICKLED_BYTE_ARRAY())
         )
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
         if record is None:
             return
         owner, _, timer_ms = self._state.value() or (Owner(), 0, 0)
         for written in owner.feed(record):
-            yield to_row(record["owner"], written)
+            yield _live_row(record["owner"], written)
         timers = ctx.timer_service()
         self._keep(owner, timers.current_processing_time(), timer_ms, timers)
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[Output]:
         state = self._state.value()
         if state is None:
             return
         owner, told_at_ms, timer_ms = state
         waited_us = (timestamp - told_at_ms) * 1000
         for written in owner.tick(owner.event_time_us + waited_us):
-            yield to_row(ctx.get_current_key(), written)
+            yield _live_row(ctx.get_current_key(), written)
         self._keep(owner, timestamp, 0 if timer_ms <= timestamp else timer_ms, ctx.timer_service())
 
     def _keep(self, owner: Owner, now_ms: int, timer_ms: int, timers: Any) -> None:
@@ -167,7 +197,7 @@ class TrackHistory(KeyedProcessFunction):
         self._instant: list[dict[str, Any]] = []
         self._timestamp: int | None = None
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
         if record is None:
             return
@@ -181,12 +211,18 @@ class TrackHistory(KeyedProcessFunction):
         self._bucket, self._timestamp = bucket, timestamp
         self._instant.append(record)
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[Output]:
         # A key's timer fires when Python has been given the first record of the next key already.
         if ctx.get_current_key() == self._bucket:
             yield from self._flush()
 
-    def _flush(self) -> Iterator[Row]:
+    def _flush(self) -> Iterator[Output]:
         for owner, written in feed_in_order(self._owners, self._instant):
-            yield to_row(owner, written)
+            topic, fact = written
+            if topic == facts.TOPIC:
+                yield HISTORY_FACTS, to_record_row(fact)
+            else:
+                yield to_row(owner, written)
         self._instant.clear()
