@@ -42,6 +42,9 @@ BENCH_TOPIC = "bench.records"
 MATCHING = 0.01
 """The share of lines that pass the prefilter."""
 
+JOBS = ("noop", "live", "live+100")
+"""Measured in turn; the last with a hundred more literals than the detectors ask for."""
+
 
 def vmware_log_lines(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """(VM, line) of 200 VMs in ESXi 6's syntax, ten milliseconds apart; MATCHING of them stuns."""
@@ -193,10 +196,11 @@ class CpuMeter:
 
 def flink_cpu_seconds(settings: Settings, what: str, is_empty: bool) -> float:
     """CPU-seconds of the TaskManager and its Python workers for one bounded job."""
+    job, _, more_literals = what.partition("+")
     meter = CpuMeter(settings, "taskmanager")
     subprocess.run(
         [
-            *(sys.executable, "-m", "jobs.bench", what),
+            *(sys.executable, "-m", "jobs.bench", job, "--more-literals", more_literals or "0"),
             *("--bootstrap", settings.bootstrap, "--cluster", settings.flink_rest),
             *("--topic", BENCH_TOPIC, *(["--empty"] if is_empty else [])),
         ],
@@ -216,11 +220,11 @@ def live_against_noop(
     used: dict[tuple[str, bool], list[float]] = {}
     # The first round warms the JVM up and is not counted.
     for number in range(rounds + 1):
-        for what in ("noop", "live"):
+        for what in JOBS:
             for is_empty in (True, False):
                 seconds = flink_cpu_seconds(settings, what, is_empty)
                 console.print(
-                    f"  {what:5} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
+                    f"  {what:8} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
                 )
                 if number:
                     used.setdefault((what, is_empty), []).append(seconds)
@@ -228,12 +232,13 @@ def live_against_noop(
     rate = {
         what: count
         / max(0.01, statistics.median(used[what, False]) - statistics.median(used[what, True]))
-        for what in ("noop", "live")
+        for what in JOBS
     }
     return {
         "noop_records_per_cpu_second": rate["noop"],
         "live_records_per_cpu_second": rate["live"],
         "live_ratio": rate["live"] / rate["noop"],
+        "live_ratio_with_100_more_literals": rate["live+100"] / rate["noop"],
     }
 
 
