@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from stunwatch.errors import UserError
 
-COMMANDS = ("up", "down", "status", "logs", "replay", "sql", "watch", "demo", "doctor")
+COMMANDS = ("up", "down", "status", "logs", "replay", "sql", "watch", "demo", "simulate", "doctor")
 """In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name."""
 
 
