@@ -94,6 +94,11 @@ def test_a_storm_out_of_order_counts_the_same() -> None:
     assert final_rows(run(SCSI_ERRORS, mixed)) == final_rows(run(SCSI_ERRORS, records))
 
 
+def told(events: list[Event]) -> list[Event]:
+    """What remains, whatever revisions it took to say it."""
+    return [{**row, "revision": 0} for row in final_rows(events)]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
@@ -116,7 +121,8 @@ def test_whatever_fails_in_whatever_order_the_rows_are_the_same(
 ) -> None:
     in_order = sorted(records, key=lambda record: (record["event_time_us"], record["message"]))
     shuffled = random.sample(records, len(records))
-    assert final_rows(run(SCSI_ERRORS, shuffled)) == final_rows(run(SCSI_ERRORS, in_order))
+    # Their revisions may differ where a row had gone and come back.
+    assert told(run(SCSI_ERRORS, shuffled)) == told(run(SCSI_ERRORS, in_order))
 
 
 @NEEDS_CORPUS

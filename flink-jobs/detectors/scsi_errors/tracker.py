@@ -294,6 +294,8 @@ class Tracker:
     folded_names: dict[int, None] = field(default_factory=dict)
     """Of lines no longer kept, what names them: one that is read again changes nothing."""
     written: dict[str, ScsiError] = field(default_factory=dict)
+    taken_back: dict[str, ScsiError] = field(default_factory=dict)
+    """The same, of rows that no longer hold."""
     is_out_of_order: bool = False
     """Whether a line came that the machine should have read before others."""
     changed_at_us: int | None = None
@@ -365,7 +367,8 @@ class Tracker:
                 episode.is_changed = True
                 gone.discard(self._id(episode))
             for name in gone:
-                yield _taken_back(self.written.pop(name), self.run_id)
+                self.taken_back[name] = _taken_back(self.written.pop(name), self.run_id)
+                yield self.taken_back[name]
         self.machine.opened.clear()
         yield from self._write(self.machine.all_episodes())
 
@@ -375,10 +378,14 @@ class Tracker:
                 continue
             episode.is_changed = False
             row = self._row(episode)
-            before = self.written.get(row.event_id)
-            if before is None or before.revision != row.revision:
-                self.written[row.event_id] = row
-                yield row
+            before = self.written.get(row.event_id) or self.taken_back.pop(row.event_id, None)
+            if before is not None and before.revision == row.revision:
+                continue
+            if before is not None and before.revision > row.revision:
+                # A late line may make less of an episode, or bring one back: it still wins.
+                row = replace(row, revision=before.revision + 1)
+            self.written[row.event_id] = row
+            yield row
 
     def _id(self, episode: Episode) -> str:
         return event_id(_DETECTOR.name, self.owner, *episode.key, timestamp(episode.first_us))
@@ -415,6 +422,9 @@ class Tracker:
             machine.forget(oldest_us)
         oldest = timestamp(oldest_us)
         self.written = {name: row for name, row in self.written.items() if row.ended_at >= oldest}
+        self.taken_back = {
+            name: row for name, row in self.taken_back.items() if row.ended_at >= oldest
+        }
         is_empty = not self.lines and not self.machine.episodes and not self.machine.last_errors
         self.forget_at_us = None if is_empty else self.event_time_us + _KEEP_US // 4
 
