@@ -603,7 +603,13 @@ def report(about: Row, sections: Sequence[Section]) -> Row:
         **about,
         "is_met": all(each.is_met for each in sections),
         "sections": [
-            {**asdict(each), "figures": [{**asdict(f), "is_met": f.is_met} for f in each.figures]}
+            {
+                "name": each.name,
+                "figures": [{**asdict(f), "is_met": f.is_met} for f in each.figures],
+                "differences": dict(each.counts),
+                "examples": dict(each.examples),
+                "confusion": {cause: dict(row) for cause, row in each.confusion.items()},
+            }
             for each in sections
         ],
     }
@@ -630,7 +636,7 @@ def main() -> None:
     made = report(about, sections)
     settings.build.mkdir(exist_ok=True)
     (ROOT / "build" / "score.json").write_bytes(
-        orjson.dumps(made, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+        orjson.dumps(made, option=orjson.OPT_INDENT_2) + b"\n"
     )
     missed = [f"{each.name}: {f.name}" for each in sections for f in each.figures if not f.is_met]
     if missed:

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+import orjson
+
 from stunwatch import score
 from stunwatch.simulation.truth import (
     CountDown,
@@ -170,3 +172,12 @@ def test_the_report_tells_what_was_missed() -> None:
     made = score.report({"seed": 1}, [stuns, causes])
     assert made["is_met"] is False
     assert {each["name"] for each in made["sections"]} == {"stuns", "causes"}
+
+
+def test_the_report_is_json() -> None:
+    section = score.Section("causes")
+    section.confusion["vmotion"] = Counter({"unknown": 2})
+    section.counts["wrong"] += 1
+    made = orjson.loads(orjson.dumps(score.report({"seed": 7}, [section])))
+    assert made["sections"][0]["confusion"] == {"vmotion": {"unknown": 2}}
+    assert made["is_met"]
