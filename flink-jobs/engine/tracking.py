@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -134,6 +135,27 @@ def _live_row(owner: str, written: Written) -> Output:
     return to_row(owner, written)
 
 
+class Kept:
+    """What is kept of an owner between records.
+
+    PyFlink pickles state with a pickler written in Python, at the end of every bundle; this one
+    hands it bytes that Python's own pickler has made, in half the time.
+    """
+
+    def __init__(self, owner: Owner, told_at_ms: int, timer_ms: int) -> None:
+        """The owner, when it was told the time, and its next timer (0: none is set)."""
+        self.owner = owner
+        self.told_at_ms = told_at_ms
+        self.timer_ms = timer_ms
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _kept, (pickle.dumps((self.owner, self.told_at_ms, self.timer_ms)),)
+
+
+def _kept(pickled: bytes) -> Kept:
+    return Kept(*pickle.loads(pickled))  # noqa: S301 - Flink hands back what it was given
+
+
 class TrackLive(KeyedProcessFunction):
     """Live: keyed by owner, fed as records arrive.
 
@@ -149,26 +171,26 @@ class TrackLive(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        owner, _, timer_ms = self._state.value() or (Owner(), 0, 0)
-        for written in owner.feed(record):
+        kept = self._state.value() or Kept(Owner(), 0, 0)
+        for written in kept.owner.feed(record):
             yield _live_row(record["owner"], written)
         timers = ctx.timer_service()
-        self._keep(owner, timers.current_processing_time(), timer_ms, timers)
+        self._keep(kept.owner, timers.current_processing_time(), kept.timer_ms, timers)
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Output]:
-        state = self._state.value()
-        if state is None:
+        kept = self._state.value()
+        if kept is None:
             return
-        owner, told_at_ms, timer_ms = state
-        waited_us = (timestamp - told_at_ms) * 1000
+        owner, timer_ms = kept.owner, kept.timer_ms
+        waited_us = (timestamp - kept.told_at_ms) * 1000
         for written in owner.tick(owner.event_time_us + waited_us):
             yield _live_row(ctx.get_current_key(), written)
         self._keep(owner, timestamp, 0 if timer_ms <= timestamp else timer_ms, ctx.timer_service())
 
     def _keep(self, owner: Owner, now_ms: int, timer_ms: int, timers: Any) -> None:
-        """Keep the owner, when it was told the time, and its next timer (0: none is set)."""
+        """Keep the owner until it has something to do, or clear what is left of it."""
         due_us = owner.next_due_us
         if due_us is None:
             # Nothing is left of an owner that went quiet, not even its timer.
@@ -181,7 +203,7 @@ class TrackLive(KeyedProcessFunction):
         if not timer_ms or wanted_ms < timer_ms:
             timers.register_processing_time_timer(wanted_ms)
             timer_ms = wanted_ms
-        self._state.update((owner, now_ms, timer_ms))
+        self._state.update(Kept(owner, now_ms, timer_ms))
 
 
 class TrackHistory(KeyedProcessFunction):
