@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -22,7 +22,7 @@ MOST_LINES = 0xFFFF
 """The largest number of lines that a revision can tell."""
 
 _NAMESPACE = UUID("6f1b5c52-8f0e-5d0b-9d55-3c1f0a7b2e64")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)
 
 
 def event_id(detector: str, *anchor: str) -> str:
@@ -55,7 +55,7 @@ def content_hash(content: Any) -> int:
 def timestamp(event_time_us: int) -> str:
     """Microseconds since 1970 as `2012-03-23T16:22:51.876000Z`."""
     moment = _EPOCH + timedelta(microseconds=event_time_us)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.isoformat(timespec="microseconds") + "Z"
 
 
 def fullest_host(names: Iterable[str]) -> str:

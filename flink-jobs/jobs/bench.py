@@ -22,7 +22,6 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--cluster", required=True)
-    parser.add_argument("--empty", action="store_true", help="read nothing: what starting costs")
     parser.add_argument(
         "--more-literals", type=int, default=0, help="so many more than the detectors ask for"
     )
@@ -30,12 +29,9 @@ def main() -> None:
     env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", True, 2))
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
-    scan = {
-        "scan.startup.mode": "latest-offset" if options.empty else "earliest-offset",
-        "scan.bounded.mode": "latest-offset",
-    }
+    scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
     # No samples: what lines cost is measured.
-    samples_scan = {"scan.startup.mode": "latest-offset", "scan.bounded.mode": "latest-offset"}
+    samples_scan = {**scan, "scan.startup.mode": "latest-offset"}
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
     sought = (*literals(), *more)
     for statement in statements(

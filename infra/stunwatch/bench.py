@@ -40,6 +40,11 @@ from stunwatch.shipping import Batch, Shipper
 from stunwatch.simulation.run import Scale, Simulation, write
 
 BENCH_TOPIC = "bench.records"
+START_TOPIC = "bench.start"
+STARTING = 5_000
+"""So many records make a job start in earnest, its Python workers too: their cost is taken off."""
+BENCH_TOPICS = (BENCH_TOPIC, START_TOPIC)
+
 MATCHING = 0.01
 """The share of lines that pass the prefilter."""
 
@@ -126,17 +131,19 @@ def records(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def fill(settings: Settings, count: int) -> None:
-    """Make the topic of the first two measurements."""
-    drop_topic(settings)
+    """Make the topics of the first two measurements; the first records stand in both."""
+    drop_topics(settings)
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    for future in admin.create_topics([NewTopic(BENCH_TOPIC, 2)]).values():
+    for future in admin.create_topics([NewTopic(each, 2) for each in BENCH_TOPICS]).values():
         future.result()
     shipper = Shipper(settings.bootstrap, lambda: None)
     batch: Batch = []
-    for record in records(count, seed=1):
+    for number, record in enumerate(records(count, seed=1), 1):
         key = record.pop("owner", None) or kafka_key(record)
         batch.append({"key": key.encode(), "value": orjson.dumps(record)})
-        if len(batch) == 5000:
+        if len(batch) == STARTING:
+            if number == STARTING:
+                shipper.send(START_TOPIC, batch)
             shipper.send(BENCH_TOPIC, batch)
             batch = []
     shipper.send(BENCH_TOPIC, batch)
@@ -156,12 +163,14 @@ def origin_of(vm: str) -> Origin:
     )
 
 
-def drop_topic(settings: Settings) -> None:
-    """Remove the topic of the first two measurements, if it is there."""
+def drop_topics(settings: Settings) -> None:
+    """Remove the topics of the first two measurements, if they are there."""
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    if BENCH_TOPIC in admin.list_topics(timeout=30).topics:
-        admin.delete_topics([BENCH_TOPIC])[BENCH_TOPIC].result()
-        while BENCH_TOPIC in admin.list_topics(timeout=30).topics:
+    there = [each for each in BENCH_TOPICS if each in admin.list_topics(timeout=30).topics]
+    if there:
+        for future in admin.delete_topics(there).values():
+            future.result()
+        while set(there) & set(admin.list_topics(timeout=30).topics):
             time.sleep(0.2)
 
 
@@ -203,7 +212,7 @@ class CpuMeter:
             self._last[each.pid] = ticks / os.sysconf("SC_CLK_TCK")
 
 
-def flink_cpu_seconds(settings: Settings, what: str, is_empty: bool) -> float:
+def flink_cpu_seconds(settings: Settings, what: str, topic: str) -> float:
     """CPU-seconds of the TaskManager and its Python workers for one bounded job."""
     job, _, more_literals = what.partition("+")
     meter = CpuMeter(settings, "taskmanager")
@@ -211,7 +220,7 @@ def flink_cpu_seconds(settings: Settings, what: str, is_empty: bool) -> float:
         [
             *(sys.executable, "-m", "jobs.bench", job, "--more-literals", more_literals or "0"),
             *("--bootstrap", settings.bootstrap, "--cluster", settings.flink_rest),
-            *("--topic", BENCH_TOPIC, *(["--empty"] if is_empty else [])),
+            *("--topic", topic),
         ],
         env=client_environment(settings),
         stdout=subprocess.DEVNULL,
@@ -226,21 +235,19 @@ def live_against_noop(
 ) -> dict[str, float]:
     """(a) and (b): records per CPU-second, the median over rounds in turn."""
     fill(settings, count)
-    used: dict[tuple[str, bool], list[float]] = {}
+    used: dict[tuple[str, str], list[float]] = {}
     # The first round warms the JVM up and is not counted.
     for number in range(rounds + 1):
         for what in JOBS:
-            for is_empty in (True, False):
-                seconds = flink_cpu_seconds(settings, what, is_empty)
-                console.print(
-                    f"  {what:8} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
-                )
+            for topic in BENCH_TOPICS:
+                seconds = flink_cpu_seconds(settings, what, topic)
+                console.print(f"  {what:8} {topic:13} {seconds:6.2f}")
                 if number:
-                    used.setdefault((what, is_empty), []).append(seconds)
-    drop_topic(settings)
+                    used.setdefault((what, topic), []).append(seconds)
+    drop_topics(settings)
+    seconds_of = {each: statistics.median(seconds) for each, seconds in used.items()}
     rate = {
-        what: count
-        / max(0.01, statistics.median(used[what, False]) - statistics.median(used[what, True]))
+        what: (count - STARTING) / (seconds_of[what, BENCH_TOPIC] - seconds_of[what, START_TOPIC])
         for what in JOBS
     }
     return {

@@ -110,7 +110,8 @@ def test_owners_that_went_quiet_leave_nothing(pipelines: Callable[..., Pipeline]
     print(*sizes, sep="\n")
     empty, grown, quiet = sizes[0], sizes[1::2], sizes[2::2]
     assert all(each.state > empty.state + OWNERS * 400 for each in grown)
-    assert all(each.state < empty.state + OWNERS for each in quiet)
+    # Offsets and the readers' own state come and go by some ten kilobytes.
+    assert all(each.state < empty.state + (grown[0].state - empty.state) / 50 for each in quiet)
     # Not the first round's: it loads classes, compiles and fills caches of a fixed size.
     assert quiet[-1].heap < quiet[0].heap * 1.1
     assert quiet[-1].workers < quiet[0].workers * 1.1

@@ -2,7 +2,7 @@
 
 A run writes a line a step, hundreds a second and tens of thousands in all. Each step is kept as a
 few numbers, so that a late or doubled line finds its place; the rows are a pure function of these,
-worked out once a second. What is older than the newest thousands is summed up.
+worked out every ten seconds. What is older than the newest thousands is summed up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEEP_US = _LIMITS["keep_minutes"] * _MINUTE
 _STEPS_KEPT = _LIMITS["steps_kept_count"]
 
 # How long a change may wait for the next: a run must not write an event a line.
-_WRITTEN_EVERY_US = _SECOND
+_WRITTEN_EVERY_US = 10 * _SECOND
 
 # Of so many newest lines the text is kept, and of those that show where something changed.
 _TEXTS_KEPT = 256
