@@ -4,3 +4,6 @@ ALTER TABLE log_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DA
 ALTER TABLE rejected_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DAY;
 ALTER TABLE latency_samples_stored MODIFY TTL toDateTime(received_at) + INTERVAL 90 DAY;
 ALTER TABLE stuns_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
+ALTER TABLE incidents_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
+ALTER TABLE inventory_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
+ALTER TABLE owners_seen_stored MODIFY TTL toDateTime(seen_at) + INTERVAL 1 YEAR;

@@ -16,8 +16,23 @@ from typer.core import TyperGroup
 
 from stunwatch.errors import UserError
 
-COMMANDS = ("up", "down", "status", "logs", "replay", "sql", "watch", "demo", "doctor")
-"""In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name."""
+COMMANDS = (
+    "up",
+    "down",
+    "status",
+    "logs",
+    "replay",
+    "sql",
+    "watch",
+    "demo",
+    "audit",
+    "alerts",
+    "change",
+    "inventory",
+    "doctor",
+)
+"""In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name, or a
+group of commands (a Typer)."""
 
 
 class Commands(TyperGroup):
@@ -32,8 +47,11 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"stunwatch.commands.{cmd_name}")
+        command = getattr(module, cmd_name)
+        if isinstance(command, typer.Typer):
+            return typer.main.get_command(command)
         one = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        one.command(cmd_name)(getattr(module, cmd_name))
+        one.command(cmd_name)(command)
         return typer.main.get_command(one)
 
 

@@ -29,9 +29,15 @@ class ClickHouse:
         for _ in self.stream(sql, database=database):
             pass
 
-    def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> list[tuple[Any, ...]]:
         """The rows of a query; 64-bit integers as int, times as text. Raises QueryError."""
-        settings = {"output_format_json_quote_64bit_integers": "0"}
+        settings = {"output_format_json_quote_64bit_integers": "0", **(settings or {})}
         body = b"".join(
             self.stream(sql, parameters, output="JSONCompactEachRow", settings=settings)
         )

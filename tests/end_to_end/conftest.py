@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import orjson
 import pytest
 
 from ingest.records import kafka_key
+from stunwatch.audit.events import CHECKS, all_spans, compare, kept_since
+from stunwatch.audit.files import Finder, stored_files
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.runtime.processes import Process, processes
 from stunwatch.settings import Settings, load_settings
@@ -31,6 +33,7 @@ class Pipeline:
     """A pipeline in a folder of its own, on ports of its own, and the command line on it."""
 
     settings: Settings
+    known_differences: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -98,6 +101,19 @@ class Pipeline:
             for view in ("log_lines", "stuns", "rejected_lines", "latency_samples", "coverage")
         }
 
+    def differences(self) -> set[tuple[str, ...]]:
+        """What `stunwatch audit` would tell now: (finding, whose, when) and (gap, file)."""
+        since = kept_since(self.reader)
+        found = {
+            (each.finding, each.owner, each.anchor)
+            for check in CHECKS
+            for span in all_spans(self.reader)
+            for each in compare(self.reader, check, span, since).differences
+        }
+        finder = Finder()
+        files = (finder.measure(each) for each in stored_files(self.reader, since))
+        return found | {("gap", each.name, str(each.gaps)) for each in files if each.gaps}
+
     def processes(self, component: str) -> list[Process]:
         return [each for each in processes(self.settings) if each.component == component]
 
@@ -116,7 +132,7 @@ def free_ports(count: int) -> list[int]:
 def settings_in(home: Path, **more: Any) -> Settings:
     names = [each.name for each in fields(Settings) if each.name.endswith("_port")]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    return replace(load_settings({}), home=home, **ports, **more)
+    return replace(load_settings({}), home=home, alerts=home / "alerts.yaml", **ports, **more)
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +143,30 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         yield made
     finally:
         made.run("down")
+
+
+@pytest.fixture(autouse=True)
+def audited(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test on the shared pipeline, lines, events and files must still agree.
+
+    A test that makes up events without lines says so with the marker `made_up`.
+    """
+    yield
+    if "pipeline" not in request.fixturenames:
+        return
+    made: Pipeline = request.getfixturevalue("pipeline")
+    new = made.differences() - made.known_differences
+    if request.node.get_closest_marker("made_up"):
+        made.known_differences |= new
+        return
+    deadline = time.monotonic() + 20
+    while new and time.monotonic() < deadline:
+        # A live line may be stored before its event is.
+        time.sleep(1)
+        new = made.differences() - made.known_differences
+    # So that the next test is not blamed for it.
+    made.known_differences |= new
+    assert not new, sorted(new)
 
 
 @pytest.fixture

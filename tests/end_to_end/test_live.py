@@ -26,10 +26,16 @@ def vmware_log(vm: str) -> LineRecords:
     return LineRecords(origin, written_at=datetime.now(UTC))
 
 
+_ENDS: dict[str | None, int] = {}
+"""How far each VM's log is written, in bytes: a tailed file has no gaps."""
+
+
 def live(maker: LineRecords, message: str, moment: datetime) -> Record:
     stamp = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
     line = f"{stamp} In(05) vcpu-0 - {message}".encode()
-    record = maker.make(line, stamp, offset=moment.microsecond, line_bytes=len(line) + 1)
+    place = _ENDS.get(maker.origin.vm, 0)
+    _ENDS[maker.origin.vm] = place + len(line) + 1
+    record = maker.make(line, stamp, offset=place, line_bytes=len(line) + 1)
     assert "reason" not in record
     return record
 

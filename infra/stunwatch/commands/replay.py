@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
@@ -18,7 +18,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from detectors.catalogue import event_topics
-from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Plan, Reading, plan
+from ingest.replay import (
+    BACKFILL,
+    ESXTOP,
+    REJECTED,
+    Message,
+    Options,
+    Plan,
+    Problem,
+    Reading,
+    SourceFile,
+    plan,
+)
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.errors import UserError
 from stunwatch.history import HistoryJob, wait_until_read
@@ -76,7 +87,7 @@ def replay(
         stunwatch replay ./old-logs --tz Europe/Vienna --year 2009
     """
     settings = load_settings()
-    options = Options(host=host, vm=vm, datastore=datastore, zone=_zone(tz), year=year)
+    options = Options(host=host, vm=vm, datastore=datastore, zone=zone(tz), year=year)
     console = Console(stderr=True)
     with plan(paths, options) as what:
         for problem in what.problems:
@@ -118,7 +129,27 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run(settings: Settings, what: Plan, options: Options, console: Console) -> Outcome:
+class FileReading(Protocol):
+    """What `run` asks of an ingest.replay.Reading."""
+
+    lines_read: int
+
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def consumed_bytes(self) -> int: ...
+    @property
+    def problem(self) -> Problem | None: ...
+    def __iter__(self) -> Iterator[list[Message]]: ...
+
+
+def run(
+    settings: Settings,
+    what: Plan,
+    options: Options,
+    console: Console,
+    reading_of: Callable[[SourceFile, str, Options], FileReading] = Reading,
+) -> Outcome:
     """Ship the plan's files, detect over them and count. Raises UserError if it cannot be done."""
     started = time.monotonic()
     clock = datetime.now(UTC)
@@ -134,7 +165,7 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
         show.stage("shipping", what.size_bytes)
         shipped_bytes = 0
         for file in what.files:
-            reading = Reading(file, run_id, options)
+            reading = reading_of(file, run_id, options)
             for messages in reading:
                 for topic, batch in _batches(messages):
                     shipper.send(topic, batch)
@@ -205,7 +236,8 @@ def _array(names: dict[str, int]) -> str:
     return "[" + ",".join(f"'{name}'" for name in names) + "]"
 
 
-def _zone(name: str) -> ZoneInfo:
+def zone(name: str) -> ZoneInfo:
+    """The time zone of this name. Raises UserError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):

@@ -1,0 +1,109 @@
+-- What did the LUN under a VM do while the VM stood still?
+-- scope lun: the LUNs of the VM's datastore, on all hosts that see them. scope host: no inventory
+-- names them, so it is the slowest device of the VM's host. scope none: nothing was measured then.
+-- param vm = : part of the VM's name
+-- param most = 10 : how many stuns, the longest first
+-- param margin_seconds = 60 : how long before and after the stun counts as meanwhile
+-- param slow_ms = 25 : from which DAVG on another host counts as slow too
+WITH
+    chosen AS
+    (
+        SELECT
+            event_id, vm, datastore, started_at, ended_at, duration_us,
+            if(names.host = '', stuns.host, names.host) AS at_host,
+            started_at - INTERVAL {margin_seconds:UInt32} SECOND AS first_at,
+            ended_at + INTERVAL {margin_seconds:UInt32} SECOND AS last_at
+        FROM stuns
+        LEFT JOIN host_aliases AS names ON stuns.host = names.alias
+        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+        ORDER BY duration_us DESC, ended_at ASC
+        LIMIT {most:UInt32}
+    ),
+
+    luns AS
+    (
+        SELECT DISTINCT chosen.event_id AS event_id, storage.device AS device
+        FROM chosen
+        INNER JOIN vm_storage AS storage ON chosen.vm = storage.vm
+        WHERE
+            storage.device != ''
+            AND chosen.datastore IN (storage.datastore, storage.datastore_uuid)
+            AND storage.valid_from <= chosen.started_at
+            AND (isNull(storage.valid_until) OR chosen.started_at < storage.valid_until)
+    ),
+
+    samples AS
+    (
+        SELECT
+            if(names.host = '', measured.host, names.host) AS on_host,
+            device, sampled_at, davg_ms, kavg_ms, commands_per_second
+        FROM latency_samples AS measured
+        LEFT JOIN host_aliases AS names ON measured.host = names.alias
+        WHERE
+            object_class IN ('scsi_device', 'disk')
+            AND sampled_at >= (SELECT min(first_at) FROM chosen) - INTERVAL 1 HOUR
+            AND sampled_at <= (SELECT max(last_at) FROM chosen)
+            AND arrayExists(
+                span -> sampled_at >= span.1 - INTERVAL 1 HOUR AND sampled_at <= span.2,
+                (SELECT groupArray((first_at, last_at)) FROM chosen)
+            )
+    ),
+
+    measured AS
+    (
+        SELECT
+            luns.event_id AS stun_id, 'lun' AS scope,
+            on_host, samples.device AS device, sampled_at, davg_ms, kavg_ms, commands_per_second
+        FROM luns
+        INNER JOIN samples ON luns.device = samples.device
+        UNION ALL
+        SELECT
+            chosen.event_id AS stun_id, 'host' AS scope,
+            on_host, samples.device AS device, sampled_at, davg_ms, kavg_ms, commands_per_second
+        FROM chosen
+        INNER JOIN samples ON chosen.at_host = samples.on_host
+        WHERE chosen.event_id NOT IN (SELECT event_id FROM luns)
+    ),
+
+    told AS
+    (
+        SELECT
+            stun_id, scope, device,
+            countIf(sampled_at >= first_at) AS samples_meanwhile,
+            round(maxIf(davg_ms, sampled_at >= first_at), 1) AS peak_davg_ms,
+            round(avgIf(davg_ms, sampled_at >= first_at), 1) AS mean_davg_ms,
+            round(maxIf(kavg_ms, sampled_at >= first_at), 1) AS peak_kavg_ms,
+            round(avgIf(commands_per_second, sampled_at >= first_at), 1) AS commands_per_second,
+            round(avgIf(davg_ms, sampled_at < first_at), 1) AS hour_before_davg_ms,
+            arraySort(groupUniqArrayIf(
+                on_host,
+                on_host != at_host AND sampled_at >= first_at AND davg_ms >= {slow_ms:Float64}
+            )) AS slow_on_other_hosts
+        FROM measured
+        INNER JOIN chosen ON measured.stun_id = chosen.event_id
+        WHERE sampled_at >= first_at - INTERVAL 1 HOUR AND sampled_at <= last_at
+        GROUP BY stun_id, scope, device
+        HAVING samples_meanwhile > 0
+        -- Of a host's devices the slowest, of a datastore's LUNs all.
+        ORDER BY peak_davg_ms DESC, device ASC
+        LIMIT 1 BY stun_id, if(scope = 'host', '', device)
+    )
+
+SELECT
+    chosen.vm AS vm,
+    at_host AS host,
+    chosen.ended_at AS ended_at,
+    round(duration_us / 1e6, 3) AS duration_s,
+    datastore,
+    if(scope = '', 'none', scope) AS scope,
+    device,
+    peak_davg_ms,
+    mean_davg_ms,
+    hour_before_davg_ms,
+    peak_kavg_ms,
+    commands_per_second,
+    samples_meanwhile,
+    slow_on_other_hosts
+FROM chosen
+LEFT JOIN told ON chosen.event_id = told.stun_id
+ORDER BY duration_us DESC, ended_at ASC, peak_davg_ms DESC, device ASC;
