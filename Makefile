@@ -4,8 +4,9 @@ UV_VERSION := 0.13.8
 UV := build/uv/bin/uv
 STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
+SEED ?= 1
 
-.PHONY: demo test test-slow up down bench lint format
+.PHONY: demo test test-slow up down bench score lint format
 
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
@@ -24,6 +25,9 @@ down: .venv/ready
 
 bench: .venv/ready ## speeds as ratios, into build/bench.json
 	$(PYTHON) -m stunwatch.bench
+
+score: .venv/ready ## simulate, replay, compare with the truth: make score SEED=7
+	$(PYTHON) -m stunwatch.score --seed $(SEED)
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -198,8 +198,10 @@ class LineRecords:
         written_at: datetime,
         zone: tzinfo = UTC,
         year: int | None = None,
+        uptimes: UptimeClock | None = None,
     ) -> None:
         """`written_at`: when the file was last written; see times.Stamps for zone and year.
+        `uptimes`: what files of one host share, so that a span across two of them is exact too.
 
         It is also the time of lines that have none and inherit none: unlike the time of reading,
         it is the same in every replay of the file.
@@ -212,7 +214,7 @@ class LineRecords:
         self._is_file = origin.file is not None
         families = VMWARE_LOG if origin.source == "vmware_log" else HOST_FILE
         self._finder = Finder(families if self._is_file else WIRE)
-        self._uptimes = UptimeClock()
+        self._uptimes = uptimes or UptimeClock()
         self._hosts: dict[str, str] = {}
 
     def make(  # noqa: PLR0912, PLR0915 - the hot path: a call costs as much as three branches

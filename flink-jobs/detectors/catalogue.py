@@ -94,12 +94,24 @@ def literals() -> tuple[str, ...]:
     return tuple(sorted({literal for each in detectors() for literal in each.literals}))
 
 
-def event_topics() -> tuple[str, ...]:
+WINDOWS_TOPIC = "events.latency_window"
+"""What the JVM writes there itself (jobs/detect.sql), no detector does."""
+
+
+def detector_topics() -> tuple[str, ...]:
     """The topics that detectors write to."""
     return tuple(sorted({each.topic for each in detectors()}))
 
 
+def event_topics() -> tuple[str, ...]:
+    """The topics of all events that records become."""
+    return (*detector_topics(), WINDOWS_TOPIC)
+
+
 @cache
 def detectors_of(owner: str) -> tuple[Detector, ...]:
-    """The detectors of a kind of log owner: `vm` or `host`."""
+    """The detectors of a kind of owner: `vm` or `host`, whose log it is, or `migration`.
+
+    A migration is told by several logs: see `detectors.migrations.facts`.
+    """
     return tuple(each for each in detectors() if each.owner == owner)

@@ -55,6 +55,8 @@ class Episode:
     changed_at_us: int | None = None
     """The event time of the first change that is not written yet."""
     written_id: str = ""
+    is_over: bool = False
+    """Whether the gap has passed since the last line; told only where the detector asks for it."""
 
     @property
     def texts(self) -> list[str]:
@@ -88,6 +90,8 @@ class Episodes(ABC, Generic[SomeRow]):
     """Lines further apart than this belong to different episodes."""
     keep_us: ClassVar[int]
     """How long a finished episode is kept, in event time, for late lines; above the gap."""
+    tells_end: ClassVar[bool] = False
+    """Whether a row is written anew when its episode is over, because it differs then."""
 
     event_time_us: int = 0
     run_id: str = ""
@@ -147,6 +151,7 @@ class Episodes(ABC, Generic[SomeRow]):
         self.event_time_us = max(self.event_time_us, event_time_us)
         if self.due_us is None or self.event_time_us < self.due_us:
             return
+        yield from self._endings()
         yield from self._changes(self.event_time_us - WRITTEN_EVERY_US)
         for key, known in list(self.episodes.items()):
             known[:] = [
@@ -175,11 +180,22 @@ class Episodes(ABC, Generic[SomeRow]):
                 if each.changed_at_us is not None and each.changed_at_us <= until_us:
                     yield self._written(key, each)
 
+    def _endings(self) -> Iterator[SomeRow]:
+        for key, known in self.episodes.items():
+            for each in known:
+                if not each.is_over and self._is_over(each):
+                    yield self._written(key, each)
+
+    def _is_over(self, episode: Episode) -> bool:
+        return self.tells_end and self.event_time_us > episode.last_us + self.gap_us
+
     def _written(self, key: tuple[str, ...], episode: Episode) -> SomeRow:
+        episode.is_over = self._is_over(episode)
         row: Any = self.row(key, episode)
         episode.changed_at_us = None
         episode.written_id = row.event_id
-        revision = weighed_revision(episode.lines, 0, content_hash(row), is_deleted=False)
+        rank = int(episode.is_over)
+        revision = weighed_revision(episode.lines, rank, content_hash(row), is_deleted=False)
         written: SomeRow = replace(row, revision=revision, run_id=self.run_id)
         return written
 
@@ -191,13 +207,16 @@ class Episodes(ABC, Generic[SomeRow]):
 
     def _look_ahead(self) -> None:
         dues: Iterable[int] = (
-            each.last_us + self.keep_us
-            if each.changed_at_us is None
-            else each.changed_at_us + WRITTEN_EVERY_US
-            for known in self.episodes.values()
-            for each in known
+            self._due_us(each) for known in self.episodes.values() for each in known
         )
         self.due_us = min(dues, default=None)
+
+    def _due_us(self, episode: Episode) -> int:
+        if episode.changed_at_us is not None:
+            return episode.changed_at_us + WRITTEN_EVERY_US
+        if self.tells_end and not episode.is_over:
+            return episode.last_us + self.gap_us + 1
+        return episode.last_us + self.keep_us
 
 
 def _fingerprint(sighting: Sighting) -> int:

@@ -63,6 +63,12 @@ class Found(NamedTuple, Generic[SomeRow]):
     """The event time at which silence alone changes the row."""
     is_open: bool = False
     """An open row's facts are kept however old they are."""
+    lines: int | None = None
+    """How much is known of the row, where that is not the number of facts in its span."""
+    is_deleted: bool = False
+    """A row that must not be, whoever else writes it."""
+    facts: tuple[Fact, ...] | None = None
+    """The facts to keep for the row, where its span holds others too."""
 
 
 @dataclass
@@ -117,7 +123,8 @@ class Ledger(ABC, Generic[SomeFact, SomeRow]):
         group.facts.insert(place, fact)
         self.run_id = record.get("run_id", "")
         yield from self._write(group)
-        self._look_ahead()
+        # Too early costs one look around; looking at every group costs a storm of them dear.
+        self.due_us = group.due_us if self.due_us is None else min(self.due_us, group.due_us)
 
     def tick(self, event_time_us: int) -> Iterator[SomeRow]:
         """The rows that silence changes."""
@@ -145,16 +152,14 @@ class Ledger(ABC, Generic[SomeFact, SomeRow]):
 
     def _write(self, group: _Group[SomeFact, SomeRow]) -> Iterator[SomeRow]:
         """Write what differs from what was written."""
-        now = {
-            found.row.event_id: found for found in self.rows(group.facts, self.event_time_us)
-        }
+        now = {found.row.event_id: found for found in self.rows(group.facts, self.event_time_us)}
         for event_id, before in list(group.written.items()):
             if event_id in now:
                 continue
             del group.written[event_id]
             yield self._revised(group, before, is_deleted=True)
         for event_id, found in now.items():
-            row = self._revised(group, found)
+            row = self._revised(group, found, found.is_deleted)
             before_row = group.written[event_id].row if event_id in group.written else None
             group.written[event_id] = found._replace(row=row)
             if before_row is None or before_row.revision != row.revision:
@@ -164,7 +169,9 @@ class Ledger(ABC, Generic[SomeFact, SomeRow]):
         self, group: _Group[SomeFact, SomeRow], found: Found[SomeRow], is_deleted: bool = False
     ) -> SomeRow:
         plain: Any = replace(found.row, revision=0, is_deleted=0, run_id="")  # type: ignore[type-var]
-        lines = len(_span(group.facts, found.first_us, found.last_us))
+        lines = found.lines
+        if lines is None:
+            lines = len(_span(group.facts, found.first_us, found.last_us))
         revision = weighed_revision(lines, found.rank, content_hash(plain), is_deleted)
         revised: SomeRow = replace(
             plain, revision=revision, is_deleted=int(is_deleted), run_id=self.run_id
@@ -179,11 +186,15 @@ class Ledger(ABC, Generic[SomeFact, SomeRow]):
         for event_id, found in list(group.written.items()):
             if found.last_us < oldest_us and not found.is_open:
                 del group.written[event_id]
-        kept = [(found.first_us, found.last_us) for found in group.written.values()]
+        kept = group.written.values()
+        spans = [(found.first_us, found.last_us) for found in kept if found.facts is None]
+        named = {fact.order for found in kept for fact in found.facts or ()}
         group.facts = [
             fact
             for fact in group.facts
-            if fact.at_us >= oldest_us or any(first <= fact.at_us <= last for first, last in kept)
+            if fact.at_us >= oldest_us
+            or any(first <= fact.at_us <= last for first, last in spans)
+            or fact.order in named
         ]
 
     def _look_ahead(self) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 # 2019-06-03T08:15:00.100Z| vmx| I125+ second line of a note
 # 2023-06-03T08:15:00.100Z In(05)+ vmx - second line of a note
-_CONTINUATION = re.compile(r"(?:\b[A-Z]\d{3}|\b[A-Z][a-z]\(\d+\))\+")
+# 2023-06-03T08:15:00.100Z In(166)[+] Hostd[2098914]: second line of an event
+_CONTINUATION = re.compile(r"(?:\b[A-Z]\d{3}|\b[A-Z][a-z]\(\d+\))\[?\+")
 _CLOCK = re.compile(r"\d:\d\d")
 
 

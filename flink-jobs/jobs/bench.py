@@ -11,6 +11,7 @@ import sys
 
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
+from detectors.catalogue import literals
 from jobs.detect import environment, insert_events, job_settings, statements, track
 
 
@@ -22,6 +23,9 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--empty", action="store_true", help="read nothing: what starting costs")
+    parser.add_argument(
+        "--more-literals", type=int, default=0, help="so many more than the detectors ask for"
+    )
     options = parser.parse_args()
     env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", True, 2))
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
@@ -30,10 +34,16 @@ def main() -> None:
         "scan.startup.mode": "latest-offset" if options.empty else "earliest-offset",
         "scan.bounded.mode": "latest-offset",
     }
-    for statement in statements(options.bootstrap, (options.topic,), scan, None):
+    # No samples: what lines cost is measured.
+    samples_scan = {"scan.startup.mode": "latest-offset", "scan.bounded.mode": "latest-offset"}
+    more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
+    sought = (*literals(), *more)
+    for statement in statements(
+        options.bootstrap, (options.topic,), scan, samples_scan, None, sought
+    ):
         tables.execute_sql(statement)
     if options.what == "live":
-        result = insert_events(tables, track(tables, is_live=True))
+        result = insert_events(tables, track(tables, is_live=True), is_live=True)
     else:
         # The same columns by the same DDL, thrown away.
         result = tables.execute_sql(

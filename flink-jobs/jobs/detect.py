@@ -1,11 +1,12 @@
 """Records become events.
 
 Live and history are one job in two modes: live runs in STREAMING mode over the raw topics and never
-ends; history runs in BATCH mode over the offsets that one replay wrote to `esxi.backfill`.
+ends; history runs in BATCH mode over the offsets that one replay wrote, its lines to
+`esxi.backfill` and its samples to `esxi.esxtop`.
 
 Examples:
     python -m jobs.detect live --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
-    echo '{"0": [0, 1200], "1": [0, 800]}' | \\
+    echo '{"esxi.backfill": {"0": [0, 1200]}, "esxi.esxtop": {"0": [7, 7]}}' | \\
         python -m jobs.detect history --run-id 2026-11-21-0001 \\
         --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
 """
@@ -20,14 +21,16 @@ from string import Template
 
 import orjson
 from pyflink.common import Configuration, WatermarkStrategy
-from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
 
-from detectors.catalogue import event_topics, literals
+from detectors.catalogue import WINDOWS_TOPIC, detector, detector_topics, literals
 from engine.tracking import (
     EVENT_TYPE,
+    HISTORY_FACTS,
     KEYED_TYPE,
+    LIVE_FACTS,
     RECORD_FIELDS,
     EventTime,
     TrackHistory,
@@ -42,6 +45,7 @@ LIVE_JOB = "stunwatch-detect-live"
 HISTORY_JOB = "stunwatch-detect-history"
 LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
 HISTORY_TOPICS = ("esxi.backfill",)
+SAMPLES_TOPIC = "esxi.esxtop"
 
 HISTORY_RESTARTS = {
     "restart-strategy.type": "fixed-delay",
@@ -74,20 +78,39 @@ def history_scan(offsets: Offsets) -> dict[str, str]:
 
 
 def statements(
-    bootstrap: str, topics: tuple[str, ...], scan: dict[str, str], run_id: str | None
+    bootstrap: str,
+    topics: tuple[str, ...],
+    scan: dict[str, str],
+    samples_scan: dict[str, str],
+    run_id: str | None,
+    sought: tuple[str, ...] | None = None,
 ) -> list[str]:
-    """The statements of detect.sql, filled in. `run_id` None takes every record."""
-    text = Path(__file__).with_suffix(".sql").read_text()
+    """The statements of detect.sql, filled in, and live those of late.sql.
+
+    `run_id` None is live and takes every record; `sought` None lets through what the detectors
+    ask for.
+    """
+    names = ("detect.sql", "late.sql") if run_id is None else ("detect.sql",)
+    text = "\n".join(Path(__file__).with_name(name).read_text() for name in names)
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    options = (f"'{key}' = '{_quoted(value)}'" for key, value in scan.items())
     filled = Template(code).substitute(
+        detector("latency").thresholds,
         bootstrap=bootstrap,
         topics=";".join(topics),
-        scan_options=",\n  ".join(options),
-        literals=_quoted("\n".join(literals())),
+        scan_options=_options(scan),
+        samples_topic=SAMPLES_TOPIC,
+        samples_scan_options=_options(samples_scan),
+        literals=_quoted("\n".join(literals() if sought is None else sought)),
         run_condition="TRUE" if run_id is None else f"`run_id` = '{_quoted(run_id)}'",
+        # Replays send their samples to the same topic.
+        samples_condition=f"`run_id` = '{_quoted(run_id or 'live')}'",
     )
     return [part.strip() for part in (filled + "\n").split(";\n") if part.strip()]
+
+
+def _options(options: dict[str, str]) -> str:
+    """Lines of a table's WITH clause."""
+    return ",\n  ".join(f"'{key}' = '{_quoted(value)}'" for key, value in options.items())
 
 
 def _quoted(text: str) -> str:
@@ -97,17 +120,21 @@ def _quoted(text: str) -> str:
 
 def track_live(candidates: DataStream) -> DataStream:
     """Rows of (owner, candidate) to rows of `events`, as they arrive."""
-    return keyed_in_the_jvm(candidates).process(TrackLive(), EVENT_TYPE)
+    tracked = keyed_in_the_jvm(candidates).process(TrackLive(), EVENT_TYPE)
+    migrations = keyed_in_the_jvm(tracked.get_side_output(LIVE_FACTS))
+    return tracked.union(migrations.process(TrackLive(), EVENT_TYPE))
 
 
 def track_history(candidates: DataStream) -> DataStream:
     """Rows of `candidates` to rows of `events`, sorted by time."""
+    tracked = _sorted_by_time(candidates).process(TrackHistory(), EVENT_TYPE)
+    migrations = _sorted_by_time(tracked.get_side_output(HISTORY_FACTS))
+    return tracked.union(migrations.process(TrackHistory(), EVENT_TYPE))
+
+
+def _sorted_by_time(records: DataStream) -> KeyedStream:
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
-    return (
-        candidates.assign_timestamps_and_watermarks(by_time)
-        .key_by(bucket_of)
-        .process(TrackHistory(), EVENT_TYPE)
-    )
+    return records.assign_timestamps_and_watermarks(by_time).key_by(bucket_of)
 
 
 def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
@@ -119,15 +146,21 @@ def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
     return track_live(tables.to_append_stream(keyed, KEYED_TYPE))
 
 
-def insert_events(tables: StreamTableEnvironment, events: DataStream) -> TableResult:
-    """Write every event to its topic; the job starts here."""
+def insert_events(tables: StreamTableEnvironment, events: DataStream, is_live: bool) -> TableResult:
+    """Write every event to its topic, and what came too late; the job starts here."""
     tables.create_temporary_view("tracked", events)
     inserts = tables.create_statement_set()
-    for topic in event_topics():
+    for topic in detector_topics():
         inserts.add_insert_sql(
             f"INSERT INTO events /*+ OPTIONS('topic' = '{topic}') */"
             f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{topic}'"
         )
+    inserts.add_insert_sql(
+        f"INSERT INTO events /*+ OPTIONS('topic' = '{WINDOWS_TOPIC}') */"
+        " SELECT `owner`, `event` FROM window_events"
+    )
+    if is_live:
+        inserts.add_insert_sql("INSERT INTO late SELECT `owner`, `event` FROM late_samples")
     return inserts.execute()
 
 
@@ -143,6 +176,12 @@ def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
         **({} if is_live else HISTORY_RESTARTS),
         # How long a record may wait for others before Python sees it.
         "python.fn-execution.bundle.time": "100",
+        # Stamps without a zone are UTC.
+        "table.local-time-zone": "UTC",
+        # A partition that nothing comes from holds no window back.
+        "table.exec.source.idle-timeout": "10s",
+        # The slices before the newest are forgotten of a device that is no longer measured.
+        "table.exec.state.ttl": "1h",
         # Owners whose state Python keeps at hand; others cost a round trip to the JVM.
         "python.state.cache-size": "10000",
     }
@@ -198,14 +237,17 @@ def main(arguments: list[str] | None = None) -> None:
     # The client is warm from here on: a replay starts it early and sends the offsets when it
     # has shipped its last line.
     if is_live:
-        scan = live_scan()
+        scan = samples_scan = live_scan()
     else:
         spans = orjson.loads(sys.stdin.read())
-        scan = history_scan({int(each): (first, end) for each, (first, end) in spans.items()})
+        scan, samples_scan = (
+            history_scan({int(each): (first, end) for each, (first, end) in spans[topic].items()})
+            for topic in (*HISTORY_TOPICS, SAMPLES_TOPIC)
+        )
     topics = LIVE_TOPICS if is_live else HISTORY_TOPICS
-    for statement in statements(options.bootstrap, topics, scan, options.run_id):
+    for statement in statements(options.bootstrap, topics, scan, samples_scan, options.run_id):
         tables.execute_sql(statement)
-    result = insert_events(tables, track(tables, is_live))
+    result = insert_events(tables, track(tables, is_live), is_live)
     job = result.get_job_client()
     if job is not None:
         print(job.get_job_id(), flush=True)

@@ -27,9 +27,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from detectors.catalogue import detectors
+from detectors.catalogue import literals
 from ingest.records import LineRecords, Origin, kafka_key
-from ingest.replay import Options, plan
+from ingest.replay import BACKFILL, Options, Reading, plan
 from stunwatch.clickhouse import as_user
 from stunwatch.commands import replay
 from stunwatch.commands.up import up
@@ -37,10 +37,14 @@ from stunwatch.runtime.flink import client_environment
 from stunwatch.runtime.processes import PROC, processes
 from stunwatch.settings import ROOT, Settings, load_settings
 from stunwatch.shipping import Batch, Shipper
+from stunwatch.simulation.run import Scale, Simulation, write
 
 BENCH_TOPIC = "bench.records"
 MATCHING = 0.01
 """The share of lines that pass the prefilter."""
+
+JOBS = ("noop", "live", "live+100")
+"""Measured in turn; the last with a hundred more literals than the detectors ask for."""
 
 
 def vmware_log_lines(count: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -71,47 +75,54 @@ def noise(dice: random.Random, number: int) -> str:
     )
 
 
-def matching_records() -> list[dict[str, Any]]:
-    """The records that the cases of all detectors consist of."""
+def matching_records(count: int, seed: int) -> list[dict[str, Any]]:
+    """The first records of a simulated night that a detector takes notice of, in their order."""
+    sought = literals()
     found = []
-    for each in detectors():
-        source = "vmware_log" if each.owner == "vm" else "syslog"
-        for log in sorted(each.folder.glob("cases/*/input.log")):
-            origin = Origin(run_id="live", source=source, file=log.name)
-            maker = LineRecords(origin, written_at=datetime(2026, 1, 1, tzinfo=UTC))
-            for line in log.read_bytes().splitlines():
-                record = maker.make(line, "2026-01-01T00:00:00.000Z")
-                if "reason" not in record and each.concerns(record["message"]):
-                    found.append(record)
-    return found
+    with tempfile.TemporaryDirectory() as folder:
+        write(Simulation(Scale(seed=seed)), Path(folder))
+        with plan([Path(folder)], Options()) as what:
+            for file in what.files:
+                found += [
+                    {**record, "owner": key, "run_id": "live"}
+                    for batch in Reading(file, "live")
+                    for topic, key, record in batch
+                    if topic == BACKFILL
+                    and record["kind"] == "line"
+                    and any(literal in record["message"] for literal in sought)
+                ]
+    return sorted(found, key=lambda each: each["event_time"])[:count]
 
 
 def records(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Records of 200 VMs and 50 hosts; of MATCHING a detector takes notice, each in turn."""
+    """Records of a night's fleet; of MATCHING a detector takes notice."""
     dice = random.Random(seed)
-    matching = matching_records()
+    matching = matching_records(int(count * MATCHING), seed)
+    every = count // len(matching)
     for number in range(count):
-        if dice.random() < MATCHING:
-            record = dict(dice.choice(matching))
-        else:
-            source = dice.choice(("syslog", "vmware_log"))
-            record = {"kind": "line", "source": source, "thread": "cpu4:2098577"}
-            record["head"] = f"{stamp(number)} cpu4:2098577)"
-            record["message"] = noise(dice, number)
-        record |= {
-            "event_time": stamp(number),
-            "received_at": stamp(number),
-            "host": f"esx{dice.randrange(50):02}.bench.example",
-            "file": "bench.log",
+        if number % every == 0 and number // every < len(matching):
+            record = matching[number // every]
+            event_time = record["event_time"]
+            yield record
+            continue
+        yield {
+            "event_time": event_time,
+            "received_at": event_time,
+            "kind": "line",
+            "source": "vmware_log",
+            "host": "esx01.bench.example",
+            "vm": f"bench{dice.randrange(200):03}",
+            "datastore": "bench",
+            "thread": "vcpu-0",
+            "head": f"{event_time}| vcpu-0| I120: ",
+            "message": noise(dice, number),
+            "file": "vmware.log",
             "generation": "0000000000000000",
             "offset": number * 200,
             "line_bytes": 200,
             "run_id": "live",
             "time_quality": "exact",
         }
-        if record["source"] == "vmware_log":
-            record |= {"vm": f"bench{dice.randrange(200):03}", "datastore": "bench"}
-        yield record
 
 
 def fill(settings: Settings, count: int) -> None:
@@ -123,7 +134,8 @@ def fill(settings: Settings, count: int) -> None:
     shipper = Shipper(settings.bootstrap, lambda: None)
     batch: Batch = []
     for record in records(count, seed=1):
-        batch.append({"key": kafka_key(record).encode(), "value": orjson.dumps(record)})
+        key = record.pop("owner", None) or kafka_key(record)
+        batch.append({"key": key.encode(), "value": orjson.dumps(record)})
         if len(batch) == 5000:
             shipper.send(BENCH_TOPIC, batch)
             batch = []
@@ -193,10 +205,11 @@ class CpuMeter:
 
 def flink_cpu_seconds(settings: Settings, what: str, is_empty: bool) -> float:
     """CPU-seconds of the TaskManager and its Python workers for one bounded job."""
+    job, _, more_literals = what.partition("+")
     meter = CpuMeter(settings, "taskmanager")
     subprocess.run(
         [
-            *(sys.executable, "-m", "jobs.bench", what),
+            *(sys.executable, "-m", "jobs.bench", job, "--more-literals", more_literals or "0"),
             *("--bootstrap", settings.bootstrap, "--cluster", settings.flink_rest),
             *("--topic", BENCH_TOPIC, *(["--empty"] if is_empty else [])),
         ],
@@ -216,11 +229,11 @@ def live_against_noop(
     used: dict[tuple[str, bool], list[float]] = {}
     # The first round warms the JVM up and is not counted.
     for number in range(rounds + 1):
-        for what in ("noop", "live"):
+        for what in JOBS:
             for is_empty in (True, False):
                 seconds = flink_cpu_seconds(settings, what, is_empty)
                 console.print(
-                    f"  {what:5} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
+                    f"  {what:8} {'start-up' if is_empty else 'records':9} {seconds:6.2f}"
                 )
                 if number:
                     used.setdefault((what, is_empty), []).append(seconds)
@@ -228,12 +241,13 @@ def live_against_noop(
     rate = {
         what: count
         / max(0.01, statistics.median(used[what, False]) - statistics.median(used[what, True]))
-        for what in ("noop", "live")
+        for what in JOBS
     }
     return {
         "noop_records_per_cpu_second": rate["noop"],
         "live_records_per_cpu_second": rate["live"],
         "live_ratio": rate["live"] / rate["noop"],
+        "live_ratio_with_100_more_literals": rate["live+100"] / rate["noop"],
     }
 
 

@@ -25,6 +25,7 @@ COMMANDS = (
     "sql",
     "watch",
     "demo",
+    "simulate",
     "audit",
     "alerts",
     "change",

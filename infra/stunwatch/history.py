@@ -54,10 +54,10 @@ class HistoryJob:
             )
 
     def run(self, starts: Offsets, ends: Offsets, while_waiting: Callable[[], None]) -> None:
-        """Detect over [starts, ends) of esxi.backfill. Raises UserError when it cannot be done."""
-        spans = {
-            partition: (starts[topic, partition], end) for (topic, partition), end in ends.items()
-        }
+        """Detect over [starts, ends) of these topics. Raises UserError when it cannot be done."""
+        spans: dict[str, dict[int, tuple[int, int]]] = {}
+        for (topic, partition), end in ends.items():
+            spans.setdefault(topic, {})[partition] = (starts[topic, partition], end)
         said = orjson.dumps(spans, option=orjson.OPT_NON_STR_KEYS)
         for attempt in range(ATTEMPTS):
             if attempt:

@@ -19,7 +19,7 @@ from ingest.records import (
 from ingest.replay import esxtop, lines
 from ingest.replay.sources import DEFAULTS, Options, SourceFile
 from ingest.replay.streams import Blocks, Problem, UnreadableError, beginning
-from ingest.times import utc_text
+from ingest.times import UptimeClock, utc_text
 
 BACKFILL, ESXTOP, REJECTED = "esxi.backfill", "esxi.esxtop", "esxi.rejected"
 
@@ -48,8 +48,9 @@ class Reading:
         run_id: str,
         options: Options = DEFAULTS,
         now: Callable[[], datetime] = _now,
+        uptimes: UptimeClock | None = None,
     ) -> None:
-        """`now` gives received_at."""
+        """`now` gives received_at; `uptimes` is for all files of one replay."""
         self.source = source
         self.lines_read = 0
         self.lines_accepted = 0
@@ -59,6 +60,7 @@ class Reading:
         self.problem: Problem | None = None
         self._options = options
         self._now = now
+        self._uptimes = uptimes or UptimeClock()
         self._blocks = Blocks(source.path)
         self._origin = Origin(
             run_id=run_id,
@@ -87,6 +89,7 @@ class Reading:
             written_at=self.source.written_at,
             zone=self._options.zone,
             year=self._options.year,
+            uptimes=self._uptimes,
         )
         make = maker.make
         # by (source, vm or host): a file from a syslog server has lines of many

@@ -9,6 +9,7 @@ WITH
         started_at Nullable(String),
         ended_at Nullable(String),
         observed_at Nullable(String),
+        detected_at Nullable(String),
         opened_at Nullable(String),
         closed_at Nullable(String)
     )') AS event
@@ -28,6 +29,9 @@ SELECT
         JSONHas(raw, 'observed_at')
             AND isNull(parseDateTime64BestEffortOrNull(event.observed_at, 6, 'UTC')),
         'observed_at is no time',
+        JSONHas(raw, 'detected_at')
+            AND isNull(parseDateTime64BestEffortOrNull(event.detected_at, 3, 'UTC')),
+        'detected_at is no time',
         JSONHas(raw, 'opened_at')
             AND isNull(parseDateTime64BestEffortOrNull(event.opened_at, 6, 'UTC')),
         'opened_at is no time',

@@ -1,6 +1,6 @@
 -- One row is what is known of one incident at one revision; the highest revision is the incident.
 -- The sort key is its identity: there are few of them, and every question reads them all.
--- Equal revisions are equal events: of these the one detected first stays.
+-- `detected_at` is event time: when the lines so far could first show it.
 CREATE TABLE IF NOT EXISTS incidents_stored
 (
     event_id UUID,
@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS incidents_stored
     datastores Array(String),
     vms Array(String),
     reporting_hosts UInt32,
+    missing Array(String),
     stun_count UInt64,
     worst_stun_us UInt64,
     conflict_count UInt64,

@@ -22,7 +22,8 @@ WITH
             'esxtop' AS source, host, '' AS vm, '' AS datastore, file, generation, offset,
             line_bytes, sampled_at AS event_time, received_at AS arrived_at
         FROM latency_samples_stored
-        WHERE generation != ''
+        -- A datastore's samples come out of lines, which are in log_lines already.
+        WHERE generation != '' AND object_class != 'datastore'
     ),
 
     lines AS

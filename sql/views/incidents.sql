@@ -13,6 +13,7 @@ SELECT
     next_steps,
     hosts,
     reporting_hosts,
+    missing,
     devices,
     datastores,
     vms,

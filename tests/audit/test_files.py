@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ingest.records import generation_of
 from ingest.replay import Options, Reading, plan
+from ingest.times import UptimeClock
 from stunwatch.audit.events import spans
 from stunwatch.audit.files import Finder, StoredFile
 from stunwatch.audit.repair import MARGIN_US, QUIET_US, Lines, Part, lines_of, ranges_around
@@ -131,7 +132,7 @@ def test_a_part_is_what_the_whole_reading_says_of_it(tmp_path: Path) -> None:
         whole = [message for messages in Reading(source, "r") for message in messages]
         start = text.index("  an indented")
         end = text.index("2018-06-01T04:00")
-        part = Part(source, "r", Options(), [(start, end)])
+        part = Part(source, "r", Options(), UptimeClock(), [(start, end)])
         handed_on = [message for messages in part for message in messages]
     *lines, (_, _, progress) = handed_on
     plain = [strip(record) for _, _, record in lines]

@@ -6,9 +6,21 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
+from pathlib import Path
 
 from detectors.catalogue import detectors
-from tests.detectors.cases import cases_of, final_rows, golden_lines, records_of, run
+from tests.detectors.cases import (
+    Event,
+    cases_of,
+    final_rows,
+    golden_lines,
+    joins_of,
+    records_by_owner,
+    records_of,
+    run,
+    run_joined,
+)
 
 
 def main(names: list[str]) -> None:
@@ -18,10 +30,16 @@ def main(names: list[str]) -> None:
             continue
         for case in cases_of(detector):
             rows = final_rows(run(detector, records_of(case / "input.log", detector.owner)))
-            expected = case / "expected.jsonl"
-            if not expected.exists() or expected.read_text() != golden_lines(rows):
-                expected.write_text(golden_lines(rows))
-                print(f"{detector.name}/{case.name}: {len(rows)} rows")
+            _accept(case, rows)
+        for join in joins_of(detector):
+            _accept(join, final_rows(run_joined(chain(*records_by_owner(join).values()))))
+
+
+def _accept(case: Path, rows: list[Event]) -> None:
+    expected = case / "expected.jsonl"
+    if not expected.exists() or expected.read_text() != golden_lines(rows):
+        expected.write_text(golden_lines(rows))
+        print(f"{case.parents[1].name}/{case.name}: {len(rows)} rows")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from detectors.catalogue import Detector
-from engine.owner import epoch_microseconds
+from detectors.migrations import facts
+from engine.owner import Owner, epoch_microseconds
 from ingest.records import LineRecords, Origin, generation_of
 
 Record = dict[str, Any]
@@ -39,10 +40,29 @@ def records_of(log: Path, owner: str) -> Iterator[Record]:
     )
     offset = 0
     for line in lines:
+        if line.startswith(b"{"):
+            yield slice_record(line.decode())
+            continue
         record = maker.make(line, "2026-01-01T00:00:00.000Z", offset, len(line) + 1)
         offset += len(line) + 1
         if "reason" not in record:
             yield {**record, "event_time_us": epoch_microseconds(record["event_time"])}
+
+
+def slice_record(message: str) -> Record:
+    """A slice of esxtop's samples, as the JVM hands it to Python (jobs/detect.sql)."""
+    event_time = orjson.loads(message)["last_at"].replace(" ", "T") + "Z"
+    return {
+        "event_time": event_time,
+        "event_time_us": epoch_microseconds(event_time),
+        "kind": "line",
+        "source": "esxtop",
+        "host": "esx01.lab.example",
+        "message": message,
+        "offset": -1,
+        "run_id": "case",
+        "time_quality": "exact",
+    }
 
 
 def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]:
@@ -54,6 +74,37 @@ def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]
         if record["kind"] == "line":
             events += tracker.feed(record)
     events += tracker.flush()
+    return [orjson.loads(orjson.dumps(event)) for event in events]
+
+
+def joins_of(detector: Detector) -> list[Path]:
+    """The folders with a case that the logs of several owners tell together."""
+    return sorted(path.parent for path in detector.folder.glob("joins/*/host.log"))
+
+
+def records_by_owner(join: Path) -> dict[str, list[Record]]:
+    """The records of a join, by the owner of the log, each with a progress record at its end."""
+    found = {}
+    for kind in ("vm", "host"):
+        owner = f"{join.name}/{kind}"
+        records = list(records_of(join / f"{kind}.log", kind))
+        found[owner] = [{**each, "owner": owner} for each in [*records, progress_after(records)]]
+    return found
+
+
+def run_joined(records: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Every stun of records that name their owner, through both steps, as Flink runs them."""
+    owners: dict[str, Owner] = {}
+    sent: list[Mapping[str, Any]] = []
+    events: list[Any] = []
+    for step in (records, sent):
+        for record in step:
+            owner = owners.setdefault(record["owner"], Owner())
+            for topic, event in owner.feed(record):
+                if topic == facts.TOPIC:
+                    sent.append({**event, "event_time_us": epoch_microseconds(event["event_time"])})
+                elif topic == "events.stun":
+                    events.append(event)
     return [orjson.loads(orjson.dumps(event)) for event in events]
 
 

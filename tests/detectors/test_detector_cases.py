@@ -52,6 +52,7 @@ def test_a_tracker_goes_on_after_a_restart(detector: Detector, case: Path) -> No
     for record in records_of(case / "input.log", detector.owner):
         told += [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
         tracker = pickle.loads(pickle.dumps(tracker))
+    told += tracker.flush()
     whole = run(detector, records_of(case / "input.log", detector.owner))
     assert [event.event_id for event in told] == [event["event_id"] for event in whole]
 

@@ -23,7 +23,7 @@ def test_the_yaml_names_the_same_detector(detector: Detector) -> None:
     fields = yaml.safe_load((detector.folder / "detector.yaml").read_text())
     assert list(fields) == FIELDS
     assert detector.name == detector.folder.name
-    assert detector.owner in ("vm", "host")
+    assert detector.owner in ("vm", "host", "migration")
     assert re.fullmatch(r"events\.[a-z_]+", detector.topic)
     assert not any("\n" in literal for literal in detector.literals)
 

@@ -200,6 +200,26 @@ def test_an_old_file_read_again_is_understood() -> None:
     assert [event.duration_us for event in events] == [2_000_000]
 
 
+CAUSES = [
+    (-3000, f"SnapshotVMX_TakeSnapshot start: 'x', {options}")
+    for options in ("deviceState=0, lazy=0, quiesced=1", "deviceState=1, lazy=1, quiesced=0")
+]
+CAUSES += [
+    (-900, "SnapshotVMXTakeSnapshotComplete: Done with snapshot 'x': 1"),
+    (3, 'DISKLIB-VMFS : "/vmfs/volumes/a/b/b-000002-delta.vmdk" : closed.'),
+    (3, 'DISKLIB-VMFS : "/vmfs/volumes/a/b/b-flat.vmdk" : closed.'),
+    (4, "DISKLIB-LIB : Resuming change tracking."),
+    (20, "MigrateSetInfo: state=1 srcIp=<10.0.0.1> dstIp=<10.0.0.2> mid=1446455660473901"),
+    (21, "Migrate: VM starting stun, waiting 100 seconds for go/no-go message."),
+    (22, "MigrateSetState: Transitioning from state 11 to 0."),
+    (410, "Requesting hot-remove of 'usb'."),
+    (2600, "SnapshotVMXTakeSnapshotComplete: Done with snapshot 'x': 1"),
+    (3000, "MainMem: Completed pending lazy checkpoint restore (1)."),
+    (4100, "ConsolidateEnd: Snapshot consolidate complete: The operation completed (0)."),
+    (9000, "SnapshotVMXConsolidateOnlineCB: Another iteration is needed."),
+]
+
+
 @st.composite
 def stops(draw: st.DrawFn) -> list[Record]:
     """Lines of up to five stops and of what a log may have lost or doubled, by time."""
@@ -219,6 +239,7 @@ def stops(draw: st.DrawFn) -> list[Record]:
             line(at_ms + 300 + stopped_ms, "CPT current = 6, requesting 0"),
             line(at_ms + 400 + stopped_ms, "Log for VMware ESX pid=1"),
         ]
+        parts += [line(at_ms + after_ms, message) for after_ms, message in CAUSES]
         lines += draw(st.lists(st.sampled_from(parts), unique_by=id))
     return sorted(lines, key=lambda record: record["event_time_us"])
 
@@ -234,11 +255,49 @@ def test_whatever_comes_in_whatever_order_the_rows_are_the_same(
     assert final_rows(run(STUNS, [*shuffled, end])) == in_order
 
 
+def test_the_end_of_a_consolidation_just_after_is_taken_in() -> None:
+    tracker = Tracker()
+    [at_first] = told(unstun(0, 312_000), tracker)
+    [informed] = told(line(69, "ConsolidateEnd: Snapshot consolidate complete: x (0)."), tracker)
+    assert (at_first.cause, informed.cause) == ("unknown", "snapshot_remove")
+    assert informed.event_id == at_first.event_id
+    assert informed.revision > at_first.revision
+    assert len(informed.evidence) == 2
+
+
+def test_a_replay_that_knows_fewer_lines_changes_no_cause() -> None:
+    lines = [
+        line(-500, "SnapshotVMX_TakeSnapshot start: 'x', deviceState=0, lazy=0, quiesced=1"),
+        unstun(0, 312_000),
+        line(30, "SnapshotVMXTakeSnapshotComplete: Done with snapshot 'x': 1"),
+    ]
+    live = run(STUNS, lines)
+    for known in (lines[1:2], lines[:2], lines[1:]):
+        assert final_rows([*live, *run(STUNS, known)]) == final_rows(live)
+
+
+def test_an_operation_that_still_runs_is_the_cause_for_hours() -> None:
+    lines = [
+        line(0, "SnapshotVMX_Consolidate: Starting online snapshot consolidate operation."),
+        unstun(110 * 60_000, 312_000),
+        unstun(130 * 60_000, 312_000),
+    ]
+    assert [row["cause"] for row in final_rows(run(STUNS, lines))] == ["snapshot_remove", "unknown"]
+
+
+def test_cause_lines_without_a_stun_are_forgotten() -> None:
+    tracker = Tracker()
+    for minute in range(0, 2 * 24 * 60, 5):
+        told(line(minute * 60_000, f"HotAdd: Adding scsi-hardDisk {minute}"), tracker)
+    assert len(tracker.state.causes) <= 60
+
+
 @NEEDS_CORPUS
 def test_a_published_memory_snapshot_stopped_its_vm_for_54_seconds() -> None:
     log = CORPUS / "sequences/ws7_memory_snapshot_bsd_ms.log"
     [stun] = final_rows(run(STUNS, records_of(log, "vm")))
     assert (stun["measured_by"], stun["duration_us"]) == ("cpt_mode", 54_433_000)
+    assert stun["cause"] == "snapshot_create_memory"
 
 
 @NEEDS_CORPUS
@@ -250,5 +309,11 @@ def test_a_published_lazy_snapshot_names_no_stun() -> None:
 @NEEDS_CORPUS
 def test_published_lines_give_the_stuns_they_contain() -> None:
     rows = final_rows(run(STUNS, records_of(CORPUS / "vmware.log", "vm")))
-    timed = {row["duration_us"]: row["measured_by"] for row in rows}
-    assert timed == {3_658_889: "unstun", 4_233_332: "unstun", 54_445_000: "cpt_mode"}
+    timed = {row["duration_us"]: (row["measured_by"], row["cause"]) for row in rows}
+    assert timed == {
+        3_658_889: ("unstun", "unknown"),
+        4_233_332: ("unstun", "snapshot_remove"),
+        54_445_000: ("cpt_mode", "snapshot_create_memory"),
+    }
+    [removal] = [row for row in rows if row["cause"] == "snapshot_remove"]
+    assert removal["is_cbt"]

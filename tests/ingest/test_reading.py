@@ -16,6 +16,7 @@ from trees import esxtop, hostd, tgz, vmkernel, vmware_log, write
 
 from ingest.records import MAX_LINE_BYTES, generation_of
 from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Reading, plan, records
+from ingest.times import UptimeClock
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -239,3 +240,25 @@ def test_nuls_at_the_end_of_a_line_are_no_part_of_it(tmp_path: Path) -> None:
     assert messages[0][2]["message"] == "Vol3: 731: line 0"
     assert messages[1][2]["reason"] == "binary data"
     assert reading.bytes_read == len(content)
+
+
+def test_files_of_one_host_share_its_uptime(tmp_path: Path) -> None:
+    folder = tmp_path / "esx01"
+    folder.mkdir()
+    # Stamp and uptime do not turn their seconds at the same moment.
+    (folder / "vmkernel.1").write_text(
+        "Apr 27 10:16:27 esx01 vmkernel: 110:04:49:19.318 cpu0:1039)SCSI: vm 1039: 9: a\n"
+    )
+    (folder / "vmkernel").write_text(
+        "Apr 27 10:16:28 esx01 vmkernel: 110:04:49:19.918 cpu0:1039)SCSI: vm 1039: 9: b\n"
+    )
+    uptimes = UptimeClock()
+    with plan([folder], Options(year=2010)) as what:
+        times = [
+            record["event_time"]
+            for file in what.files
+            for batch in Reading(file, "r1", Options(year=2010), uptimes=uptimes)
+            for _, _, record in batch
+            if record["kind"] == "line"
+        ]
+    assert times == ["2010-04-27T10:16:27.318Z", "2010-04-27T10:16:27.918Z"]

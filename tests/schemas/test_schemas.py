@@ -37,7 +37,15 @@ PARSED_IN = {
     "incident.v1": "intakes/incidents_intake",
     "inventory_item.v1": "intakes/inventory_intake",
     "rejected_line.v1": "readers/rejected_reader",
+    "latency_episode.v1": "intakes/latency_episodes_intake",
+    "reservation_conflict.v1": "intakes/reservation_conflicts_intake",
+    "snapshot_operation.v1": "intakes/snapshot_operations_intake",
     "stun.v1": "intakes/stuns_intake",
+    "path_event.v1": "intakes/path_events_intake",
+    "quality_event.v1": "intakes/quality_events_intake",
+    "scsi_error.v1": "intakes/scsi_errors_intake",
+    "latency_window.v1": "intakes/latency_windows_intake",
+    "unmap_run.v1": "intakes/unmap_runs_intake",
 }
 UNREAD = {"truncated", "detector"}
 EVENT_TOPICS = (ROOT / "sql/readers/events_reader.sql").read_text()

@@ -4,6 +4,8 @@ Three kinds of lines tell a stun. `Checkpoint_Unstun` is written at its end and 
 ESXi 8 writes a second line for the same stun about 30 ms later. Where neither exists, the changes
 of the checkpoint mode do: 2 is stopped, 6 is running, or 0 where an era never names 6.
 
+Other lines tell why: `causes`.
+
 What the lines tell is a pure function of the lines known: a new line gives the difference between
 what they told before and what they tell now. So the order in which lines arrive does not matter,
 and a copy of a line changes nothing.
@@ -28,6 +30,16 @@ from detectors.events import (
     timestamp,
 )
 from detectors.records import has_own_time, is_continuation, verbatim
+from detectors.stuns.causes import (
+    LONGEST_REACH_US,
+    Cause,
+    CauseLine,
+    CauseName,
+    Span,
+    bearing,
+    cause_of,
+    read_cause,
+)
 
 _DETECTOR = detector("stuns")
 _PATTERNS = _DETECTOR.patterns
@@ -74,7 +86,7 @@ class Stun:
     duration_us: int
     reported_us: int | None
     measured_by: Literal["unstun", "cpt_mode", "hostd"]
-    cause: str
+    cause: CauseName
     cause_detail: str
     migration_id: str | None
     switchover_us: int | None
@@ -112,7 +124,7 @@ class ModeLine(NamedTuple):
     host: str
 
 
-_Line = TypeVar("_Line", EndLine, ModeLine)
+_Line = TypeVar("_Line", EndLine, ModeLine, CauseLine)
 
 Stuns = dict[str, tuple[int, Stun]]
 """Stuns by event_id, each with the microsecond it ended in."""
@@ -124,6 +136,7 @@ class State:
 
     ends: list[EndLine] = field(default_factory=list)
     modes: list[ModeLine] = field(default_factory=list)
+    causes: list[CauseLine] = field(default_factory=list)
     event_time_us: int = 0
     fed_at_us: int = 0
     """The event time when the last line was kept."""
@@ -144,7 +157,7 @@ class Tracker:
         if line is None:
             return
         state = self.state
-        kept: list[Any] = state.modes if isinstance(line, ModeLine) else state.ends
+        kept = _kept(state, line)
         place = bisect_left(kept, line)
         if kept[place : place + 1] == [line]:
             return
@@ -168,6 +181,7 @@ class Tracker:
         if event_time_us > state.fed_at_us + _KEEP_US:
             state.ends.clear()
             state.modes.clear()
+            state.causes.clear()
 
     def flush(self) -> Iterator[Stun]:
         """Nothing: every stun is written at once."""
@@ -177,7 +191,7 @@ class Tracker:
     def next_due_us(self) -> int | None:
         """When a stop by mode changes settles, else when the last line is forgotten."""
         state = self.state
-        if not state.ends and not state.modes:
+        if not state.ends and not state.modes and not state.causes:
             return None
         pending = bisect_right(state.modes, state.event_time_us - _SETTLES_US, key=_at)
         for line in state.modes[pending:]:
@@ -211,9 +225,10 @@ class Tracker:
         oldest_us = state.event_time_us - _KEEP_US
         _forget(state.ends, oldest_us, at_us)
         _forget(state.modes, oldest_us, at_us)
+        _forget(state.causes, oldest_us - LONGEST_REACH_US, at_us)
 
 
-def read(record: Mapping[str, Any]) -> EndLine | ModeLine | None:
+def read(record: Mapping[str, Any]) -> EndLine | ModeLine | CauseLine | None:
     """What a record tells of stuns; None where nothing, or nothing that can be believed."""
     if is_continuation(record):
         return None
@@ -232,10 +247,19 @@ def read(record: Mapping[str, Any]) -> EndLine | ModeLine | None:
                 return None
             place = () if has_time else (record.get("generation", ""), str(offset), message)
             return EndLine(at_us, offset, kind, duration_us, verbatim(record), host, place)
-    mode = _mode(message)
-    if mode is None or not has_time:
+    if not has_time:
         return None
+    mode = _mode(message)
+    if mode is None:
+        return read_cause(record)
     return ModeLine(at_us, offset, mode, verbatim(record), host)
+
+
+def _kept(state: State, line: EndLine | ModeLine | CauseLine) -> list[Any]:
+    """The lines among which this one is kept."""
+    if isinstance(line, EndLine):
+        return state.ends
+    return state.modes if isinstance(line, ModeLine) else state.causes
 
 
 def _mode(message: str) -> int | None:
@@ -252,8 +276,10 @@ def _mode(message: str) -> int | None:
     return None
 
 
-def _stuns_touched_by(line: EndLine | ModeLine, state: State) -> Stuns:
+def _stuns_touched_by(line: EndLine | ModeLine | CauseLine, state: State) -> Stuns:
     """The stuns that may differ by whether this line is known."""
+    if isinstance(line, CauseLine):
+        return _stuns_explained_by(line, state)
     last_us = line.at_us + _LONGEST_MODE_STUN_US
     if isinstance(line, ModeLine):
         return _stuns_by_modes(state, line.at_us, last_us)
@@ -261,6 +287,19 @@ def _stuns_touched_by(line: EndLine | ModeLine, state: State) -> Stuns:
     return _stuns_by_modes(state, line.at_us - _END_LINE_US, last_us) | _stuns_by_end_lines(
         state, line.at_us - near_us, line.at_us + near_us
     )
+
+
+def _stuns_explained_by(line: CauseLine, state: State) -> Stuns:
+    """The stuns on whose cause this line may bear."""
+    before_us, after_us = line.reach
+    first_us, last_us = line.at_us - after_us, line.at_us + before_us
+    later = state.ends[bisect_left(state.ends, first_us, key=_at) :]
+    ends_us = [end.at_us for end in later if end.started_us <= last_us]
+    found = _stuns_by_modes(state, first_us, last_us + _LONGEST_MODE_STUN_US)
+    if ends_us:
+        # A copy of the line that anchors a stun may be the one that is near enough.
+        found |= _stuns_by_end_lines(state, first_us - _COPY_US, ends_us[-1] + _COPY_US)
+    return found
 
 
 def _stuns_by_end_lines(state: State, first_us: int, last_us: int) -> Stuns:
@@ -305,14 +344,18 @@ def _stun_by_end_line(state: State, end: EndLine) -> Stun | None:
     else:
         second = end
     lines = sorted([*copies, *twins])
+    duration_us = max(copy.duration_us for copy in copies)
+    # A line without a time of its own is near to nothing.
+    causes = [] if end.place else bearing(state.causes, Span(end.at_us - duration_us, end.at_us))
     return _stun(
         state,
         anchor=end.place or (timestamp(end.at_us // _MILLISECOND * _MILLISECOND),),
         rank=_RANKS[end.kind],
         lines=lines,
-        weight=len({line.text for line in lines}),
+        causes=causes,
+        weight=len({line.text for line in lines}) + len(causes),
         ended_us=end.at_us,
-        duration_us=max(copy.duration_us for copy in copies),
+        duration_us=duration_us,
         reported_us=second.duration_us if second else None,
         measured_by="unstun",
     )
@@ -358,6 +401,7 @@ def _stun_by_modes(state: State, index: int) -> Stun | None:
         anchor=(timestamp(end.at_us // _MILLISECOND * _MILLISECOND),),
         rank=_RANKS["mode"],
         lines=[*stop, end],
+        causes=bearing(state.causes, Span(began_us, end.at_us)),
         weight=_lines_about(state, end.at_us),
         ended_us=end.at_us,
         duration_us=duration_us,
@@ -367,11 +411,12 @@ def _stun_by_modes(state: State, index: int) -> Stun | None:
 
 
 def _lines_about(state: State, at_us: int) -> int:
-    """How many lines bear on whether a stop ended here: it only grows as more become known."""
+    """How many lines bear on a stop that ended here: it only grows as more become known."""
     first_us = at_us - _LONGEST_MODE_STUN_US
     modes = {line.text for line in _span(state.modes, first_us, at_us)}
     ends = _span(state.ends, first_us, at_us + _END_LINE_US)
-    return len(modes) + len({line.text for line in ends if line.started_us <= at_us})
+    causes = bearing(state.causes, Span(first_us, at_us))
+    return len(modes) + len(causes) + len({line.text for line in ends if line.started_us <= at_us})
 
 
 def _stun(
@@ -380,6 +425,7 @@ def _stun(
     anchor: tuple[str, ...],
     rank: int,
     lines: Sequence[EndLine | ModeLine],
+    causes: Sequence[CauseLine],
     weight: int,
     ended_us: int,
     duration_us: int,
@@ -387,6 +433,7 @@ def _stun(
     measured_by: Literal["unstun", "cpt_mode"],
 ) -> Stun:
     host = fullest_host(line.host for line in lines)
+    told = cause_of(Span(ended_us - duration_us, ended_us), causes) if causes else Cause()
     stun = Stun(
         event_id=event_id(_DETECTOR.name, state.datastore, state.vm, *anchor),
         detector=_DETECTOR.name,
@@ -401,14 +448,14 @@ def _stun(
         duration_us=duration_us,
         reported_us=reported_us,
         measured_by=measured_by,
-        cause="unknown",
-        cause_detail="",
-        migration_id=None,
-        switchover_us=None,
-        is_quiesced=None,
-        is_cbt=None,
-        severity=_severity(duration_us),
-        evidence=list(dict.fromkeys(line.text for line in lines))[:EVIDENCE_SHOWN],
+        cause=told.cause,
+        cause_detail=told.cause_detail,
+        migration_id=told.migration_id,
+        switchover_us=told.switchover_us,
+        is_quiesced=told.is_quiesced,
+        is_cbt=told.is_cbt,
+        severity=severity(duration_us),
+        evidence=list(dict.fromkeys(line.text for line in (*lines, *told.lines)))[:EVIDENCE_SHOWN],
     )
     names_itself = len(anchor) > 1
     # A line without a time of its own gets another one at every replay: the earliest stays.
@@ -418,7 +465,8 @@ def _stun(
     return replace(stun, revision=revision(full_rank, weight, tie), run_id=state.run_id)
 
 
-def _severity(duration_us: int) -> Literal["normal", "notice", "warning", "critical"]:
+def severity(duration_us: int) -> Literal["normal", "notice", "warning", "critical"]:
+    """How bad a stun of this length is."""
     duration_ms = duration_us / _MILLISECOND
     if duration_ms > _LIMITS["critical_above_ms"]:
         return "critical"
@@ -442,5 +490,5 @@ def _span(lines: list[_Line], first_us: int, last_us: int) -> list[_Line]:
     return lines[bisect_left(lines, first_us, key=_at) : bisect_right(lines, last_us, key=_at)]
 
 
-def _at(line: EndLine | ModeLine) -> int:
+def _at(line: EndLine | ModeLine | CauseLine) -> int:
     return line.at_us

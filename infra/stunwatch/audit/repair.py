@@ -17,6 +17,7 @@ from rich.console import Console
 
 from engine.owner import epoch_microseconds
 from ingest.replay import Message, Options, Plan, Problem, Reading, SourceFile, plan
+from ingest.times import UptimeClock
 from stunwatch.audit.files import StoredFile
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.commands import replay
@@ -56,8 +57,15 @@ class Part:
     on.
     """
 
-    def __init__(self, source: SourceFile, run_id: str, options: Options, ranges: Ranges) -> None:
-        self._reading = Reading(source, run_id, options)
+    def __init__(
+        self,
+        source: SourceFile,
+        run_id: str,
+        options: Options,
+        uptimes: UptimeClock,
+        ranges: Ranges,
+    ) -> None:
+        self._reading = Reading(source, run_id, options, uptimes=uptimes)
         self._ranges = ranges
         self.lines_read = 0
 
@@ -188,8 +196,10 @@ def repair(
                 what.refused.append((file, sentence))
         if what.sources:
 
-            def part(source: SourceFile, run_id: str, options: Options) -> Part:
-                return Part(source, run_id, options, what.ranges[source.generation])
+            def part(
+                source: SourceFile, run_id: str, options: Options, uptimes: UptimeClock
+            ) -> Part:
+                return Part(source, run_id, options, uptimes, what.ranges[source.generation])
 
             outcome = replay.run(settings, Plan(what.sources), options, console, part)
             console.print(outcome.summary, highlight=False)

@@ -30,6 +30,7 @@ from ingest.replay import (
     SourceFile,
     plan,
 )
+from ingest.times import UptimeClock
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.errors import UserError
 from stunwatch.history import HistoryJob, wait_until_read
@@ -50,7 +51,9 @@ FROM (
     FROM (
         SELECT generation, offset, true AS is_stored FROM log_lines_stored
         UNION ALL
+        -- What Storage I/O Control says is a line too.
         SELECT generation, offset, true AS is_stored FROM latency_samples_stored
+        WHERE object_class != 'datastore'
         UNION ALL
         SELECT generation, offset, false AS is_stored FROM rejected_lines_stored
     )
@@ -143,12 +146,22 @@ class FileReading(Protocol):
     def __iter__(self) -> Iterator[list[Message]]: ...
 
 
+ReadingOf = Callable[[SourceFile, str, Options, UptimeClock], FileReading]
+"""How a file of a run is read; the clock is for all of its files."""
+
+
+def _reading(
+    source: SourceFile, run_id: str, options: Options, uptimes: UptimeClock
+) -> FileReading:
+    return Reading(source, run_id, options, uptimes=uptimes)
+
+
 def run(
     settings: Settings,
     what: Plan,
     options: Options,
     console: Console,
-    reading_of: Callable[[SourceFile, str, Options], FileReading] = Reading,
+    reading_of: ReadingOf = _reading,
 ) -> Outcome:
     """Ship the plan's files, detect over them and count. Raises UserError if it cannot be done."""
     started = time.monotonic()
@@ -157,15 +170,16 @@ def run(
     outcome = Outcome(run_id)
     clickhouse = as_user(settings, "reader")
     # Who forgot `up` should not wait; from then on a broker that is away is waited for.
-    starts = Kafka(settings.bootstrap, patience_seconds=5).ends([BACKFILL])
+    starts = Kafka(settings.bootstrap, patience_seconds=5).ends([BACKFILL, ESXTOP])
     kafka = Kafka(settings.bootstrap)
     with HistoryJob(settings, run_id) as job, _progress(settings, console) as show:
         shipper = Shipper(settings.bootstrap, show.waiting)
         counts: list[tuple[str, str, int, int]] = []
         show.stage("shipping", what.size_bytes)
         shipped_bytes = 0
+        uptimes = UptimeClock()
         for file in what.files:
-            reading = reading_of(file, run_id, options)
+            reading = reading_of(file, run_id, options, uptimes)
             for messages in reading:
                 for topic, batch in _batches(messages):
                     shipper.send(topic, batch)
@@ -176,12 +190,13 @@ def run(
             if reading.problem:
                 outcome.problems.append(f"{reading.problem.path}: {reading.problem.sentence}")
         shipper.flush()
-        ends = kafka.ends([BACKFILL])
+        ends = kafka.ends([BACKFILL, ESXTOP])
         show.stage("detecting", None)
         job.run(starts, ends, show.waiting)
         show.stage("storing", None)
-        wait_until_read(kafka, "clickhouse-records", ends, show.waiting)
-        wait_until_read(kafka, "clickhouse-samples", kafka.ends([ESXTOP]), show.waiting)
+        for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
+            of_topic = {place: end for place, end in ends.items() if place[0] == topic}
+            wait_until_read(kafka, group, of_topic, show.waiting)
         # Only now: the readers of records send to it what breaks the schema.
         rejected_ends = kafka.ends([REJECTED])
         wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)

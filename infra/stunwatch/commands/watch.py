@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import orjson
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer
 from rich.console import Console
 from rich.text import Text
 
+from detectors.catalogue import WINDOWS_TOPIC, event_topics
 from stunwatch.kafka import Kafka
 from stunwatch.settings import load_settings
 
@@ -45,7 +47,8 @@ def watch(
         }
     )
     Kafka(settings.bootstrap, patience_seconds=5).partitions([])
-    consumer.subscribe(["^events\\..*"])
+    # Windows come every minute of every device: they are for charts.
+    consumer.subscribe(sorted({*event_topics()} - {WINDOWS_TOPIC}))
     shown = 0
     try:
         while most is None or shown < most:
@@ -74,11 +77,17 @@ def describe(topic: str, event: dict[str, Any]) -> Text:
         return line.append(f"taken back: {event['event_id']}", style="dim")
     owner = "/".join(filter(None, (event.get("datastore"), event.get("vm")))) or event.get("host")
     line.append(f"{owner}  ")
-    if "duration_us" in event:
-        line.append(
-            f"{event['duration_us'] / 1e6:.6f} s",
-            style=SEVERITY_STYLES.get(event.get("severity", ""), ""),
-        )
-    if cause := event.get("cause"):
-        line.append(f"  {cause}")
+    line.append(" ".join(_facts(event)), style=SEVERITY_STYLES.get(event.get("severity", ""), ""))
     return line
+
+
+def _facts(event: dict[str, Any]) -> Iterator[str]:
+    """What is worth saying of an event in one line, whatever its kind."""
+    for name in ("device", "volume", "path", "name", "kind", "cause", "dialect", "outcome"):
+        if event.get(name):
+            yield str(event[name])
+    if "duration_us" in event:
+        yield f"{event['duration_us'] / 1e6:.6f} s"
+    for name in ("peak_ms", "steps", "iterations", "count"):
+        if event.get(name) is not None:
+            yield f"{name} {event[name]}"

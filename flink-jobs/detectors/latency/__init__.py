@@ -1,0 +1,1 @@
+"""Latency that lasts: what esxtop and Storage I/O Control measure, against a threshold."""

@@ -1,0 +1,1 @@
+"""Episodes of slow devices that the host itself tells in words."""

@@ -1,0 +1,1 @@
+"""Lines that a host could not send to its syslog server."""

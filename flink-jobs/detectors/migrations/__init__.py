@@ -1,0 +1,1 @@
+"""Migrations: how long a vMotion stunned a VM, where only its host's log says so."""

@@ -1,0 +1,1 @@
+"""Reservation conflicts as the device tells them, and reservations that were held too long."""

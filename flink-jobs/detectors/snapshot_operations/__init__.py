@@ -1,0 +1,1 @@
+"""Snapshot operations: snapshots created and removed, from their first line to their last."""

@@ -1,0 +1,558 @@
+"""Count-downs of one host, from its vmkernel log.
+
+A command that meets another host's reservation is retried, and the retries that remain are logged
+now and then. What the lines tell is a pure function of the lines known, so their order of arrival
+does not matter. A line bears only on the count-downs around it, and only these are worked out
+anew: a host whose LUN is stuck counts down for hours.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from detectors.catalogue import detector
+from detectors.events import EVIDENCE_SHOWN, content_hash, event_id, fullest_host, timestamp
+from detectors.records import has_own_time, is_continuation, verbatim
+from detectors.reservation_conflict import ReservationConflict, host_key, uptime_ms
+
+_DETECTOR = detector("sync_cr_countdowns")
+_PATTERNS = _DETECTOR.patterns
+_LIMITS = _DETECTOR.thresholds
+
+_SECOND = 1_000_000
+_SILENCE_US = _LIMITS["recovered_after_seconds"] * _SECOND
+_JOIN_US = _LIMITS["joined_within_seconds"] * _SECOND
+_COPY_US = _LIMITS["copy_within_seconds"] * _SECOND
+_BOOTING_MS = _LIMITS["booting_minutes"] * 60_000
+_KEEP_US = _LIMITS["keep_minutes"] * 60 * _SECOND
+
+_THREAD_WORLD = re.compile(r"cpu\d+:(\d+)", re.ASCII)
+
+# Of an event's evidence so much is left to what tells the end.
+_ENDS_SHOWN = 6
+
+
+class Order(NamedTuple):
+    """Where a fact stands among others."""
+
+    at_us: int
+    offset: int
+    """The line's place in its file; -1 where it came by network."""
+    piece: int
+    """The place in its line: some publish a whole count-down on one."""
+    text: str
+    """The line as it was written."""
+
+
+class Key(NamedTuple):
+    """Whose count-down it is: a world retries one command at a time."""
+
+    host: str
+    world: int
+    opcode: str
+    """Hexadecimal; empty before ESX 4."""
+
+
+class Step(NamedTuple):
+    """One value of a count-down."""
+
+    order: Order
+    key: Key
+    remaining: int
+    head_world: int | None
+    """The world in the line's head, which in ESX 4 need not be the one that counts."""
+    uptime_ms: int | None
+    clock: tuple[str, int, int] | None
+    """Which clock the line shows, its milliseconds and the place in the line: equal in copies."""
+    place: tuple[str, ...]
+    """What names the line beside its time."""
+    host: str
+    """As the line names it."""
+    copies: tuple[Order, ...]
+    """Where else the same line was found."""
+    fed_at_us: int
+    """The event time when it came."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines tell it."""
+        return 1 + len(self.copies)
+
+
+class End(NamedTuple):
+    """A line that tells how a count-down ended."""
+
+    order: Order
+    host_key: str
+    kind: str
+    """The name of its pattern."""
+    device: str
+    remaining: int | None
+    head_world: int | None
+    has_time: bool
+    fed_at_us: int
+    """The event time when it came."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it shows the path of a LUN for which no retry was left."""
+        return self.kind == "path" and not self.remaining
+
+
+class Run(NamedTuple):
+    """A count-down: steps of one key, each below the one before it."""
+
+    key: Key
+    steps: list[Step]
+    event_id: str
+    next: Step | None
+    """The step that began anew; None where none did, or silence came first."""
+
+
+@dataclass
+class Tracker:
+    """The count-downs of one log owner."""
+
+    event_time_us: int = 0
+    run_id: str = ""
+    steps: dict[Key, list[Step]] = field(default_factory=dict)
+    ends: dict[str, list[End]] = field(default_factory=dict)
+    """By host."""
+    written: dict[str, tuple[Key, Order, ReservationConflict]] = field(default_factory=dict)
+    """By event_id; with each row its first step."""
+    open: dict[str, int] = field(default_factory=dict)
+    """When silence changes a row that was written as open, by event_id."""
+    forget_at_us: int = 0
+    due_us: int | None = None
+
+    def feed(self, record: Mapping[str, Any]) -> Iterator[ReservationConflict]:
+        """The count-downs that this line tells, changes or takes back."""
+        for fact in read(record, self.event_time_us):
+            if not self.steps and not self.ends:
+                self.forget_at_us = self.event_time_us + _KEEP_US
+            before = self._runs_about(fact)
+            is_new = self._add_step(fact) if isinstance(fact, Step) else self._add_end(fact)
+            if is_new:
+                self.run_id = record.get("run_id", "")
+                yield from self._write(before, self._runs_about(fact))
+        self._look_ahead()
+
+    def tick(self, event_time_us: int) -> Iterator[ReservationConflict]:
+        """The count-downs that silence has ended."""
+        self.event_time_us = max(self.event_time_us, event_time_us)
+        if self.due_us is None or self.event_time_us < self.due_us:
+            return
+        for name in [each for each, due_us in self.open.items() if due_us <= self.event_time_us]:
+            key, first, _ = self.written[name]
+            place = bisect_left(self.steps[key], first, key=_order)
+            yield from self._write({}, {name: self._run(key, place)})
+        if self.forget_at_us <= self.event_time_us:
+            self._forget()
+        self._look_ahead()
+
+    def flush(self) -> Iterator[ReservationConflict]:
+        """Nothing: every row is written at once."""
+        return iter(())
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When silence ends a count-down or lets lines be forgotten; None where none are kept."""
+        return self.due_us
+
+    def _add_step(self, step: Step) -> bool:
+        """Keep a step unless it is known. Of copies the earliest counts."""
+        known = self.steps.setdefault(step.key, [])
+        at_us = step.order.at_us
+        for other in _span(known, at_us - _COPY_US, at_us + _COPY_US):
+            if step.order == other.order or step.order in other.copies:
+                return False
+            if step.clock and (step.clock, step.remaining) == (other.clock, other.remaining):
+                del known[bisect_left(known, other.order, key=_order)]
+                first, second = sorted([step, other], key=_order)
+                step = first._replace(
+                    host=fullest_host([step.host, other.host]),
+                    copies=(*other.copies, second.order),
+                    fed_at_us=step.fed_at_us,
+                )
+                break
+        insort(known, step, key=_order)
+        return True
+
+    def _add_end(self, end: End) -> bool:
+        known = self.ends.setdefault(end.host_key, [])
+        place = bisect_left(known, end.order, key=_order)
+        if place < len(known) and known[place].order == end.order:
+            return False
+        known.insert(place, end)
+        return True
+
+    def _runs_about(self, fact: Step | End) -> dict[str, Run]:
+        """The count-downs that may differ by whether this fact is known."""
+        at_us = fact.order.at_us
+        runs: dict[str, Run] = {}
+        ends = [fact] if isinstance(fact, End) else []
+        if isinstance(fact, Step):
+            known = self.steps.get(fact.key, [])
+            place = bisect_left(known, fact.order, key=_order)
+            first_us = min([at_us - _COPY_US, *(step.order.at_us for step in known[:place][-1:])])
+            runs |= self._runs_between(fact.key, first_us, at_us + _SILENCE_US + _COPY_US)
+            followed = _span(self.ends.get(fact.key.host, []), at_us, at_us + _JOIN_US)
+            ends = [end for end in followed if _trust(end, fact) is not None]
+        for end in ends:
+            for key in list(self.steps):
+                if key.host == end.host_key and self._steps_near(end, key):
+                    end_us = end.order.at_us
+                    runs |= self._runs_between(key, end_us - _JOIN_US, end_us)
+        return runs
+
+    def _runs_between(self, key: Key, first_us: int, last_us: int) -> dict[str, Run]:
+        """The count-downs of a key that have to do with this span, by event_id."""
+        known = self.steps.get(key, [])
+        place = bisect_left(known, first_us, key=_at)
+        while 0 < place < len(known) and not _begins(known[place - 1], known[place]):
+            place -= 1
+        runs: dict[str, Run] = {}
+        while place < len(known) and known[place].order.at_us <= last_us:
+            run = self._run(key, place)
+            runs[run.event_id] = run
+            place += len(run.steps)
+        return runs
+
+    def _run(self, key: Key, place: int) -> Run:
+        """The count-down that begins with this step."""
+        known = self.steps[key]
+        end = place + 1
+        while end < len(known) and not _begins(known[end - 1], known[end]):
+            end += 1
+        first = known[place]
+        is_anew = end < len(known) and not _is_silent_between(known[end - 1], known[end])
+        return Run(
+            key=key,
+            steps=known[place:end],
+            event_id=event_id(
+                _DETECTOR.name,
+                key.host,
+                timestamp(first.order.at_us),
+                str(key.world),
+                key.opcode,
+                *first.place,
+            ),
+            next=known[end] if is_anew else None,
+        )
+
+    def _write(
+        self, before: dict[str, Run], after: dict[str, Run]
+    ) -> Iterator[ReservationConflict]:
+        """Write what differs from what was written."""
+        for name in before:
+            if name not in after and name in self.written:
+                key, first, row = self.written.pop(name)
+                self.open.pop(name, None)
+                revision = self._revision(key, first, is_settled=True, is_deleted=True, tie=0)
+                yield replace(row, revision=revision, is_deleted=1, run_id=self.run_id)
+        for run in after.values():
+            row = self._row(run)
+            if row.outcome == "open":
+                self.open[run.event_id] = run.steps[-1].order.at_us + _SILENCE_US + 1
+            else:
+                self.open.pop(run.event_id, None)
+            revision = self._revision(
+                run.key,
+                run.steps[0].order,
+                is_settled=row.outcome != "open",
+                is_deleted=False,
+                tie=content_hash(row),
+            )
+            row = replace(row, revision=revision, run_id=self.run_id)
+            known = self.written.get(run.event_id)
+            self.written[run.event_id] = run.key, run.steps[0].order, row
+            if known is None or known[2].revision != revision:
+                yield row
+
+    def _row(self, run: Run) -> ReservationConflict:
+        ends = self._ends_of(run)
+        first, last = run.steps[0], run.steps[-1]
+        has_failed = last.remaining == 0 or any(
+            end.kind == "failed" or end.is_stuck for end in ends
+        )
+        is_over = run.next or self.event_time_us > last.order.at_us + _SILENCE_US
+        outcome: Literal["recovered", "failed", "open"] = (
+            "failed" if has_failed else "recovered" if is_over else "open"
+        )
+        started_us = first.order.at_us
+        ended_us = max(
+            [last.order.at_us, *(end.order.at_us for end in ends if end.kind == "failed")]
+        )
+        told = [last.order.text, *(end.order.text for end in ends)]
+        lines = list(dict.fromkeys(step.order.text for step in run.steps))
+        ending = list(dict.fromkeys(told))[: 1 + _ENDS_SHOWN]
+        return ReservationConflict(
+            event_id=run.event_id,
+            detector=_DETECTOR.name,
+            revision=0,
+            is_deleted=0,
+            run_id="",
+            host=fullest_host(step.host for step in run.steps),
+            world_id=run.key.world,
+            opcode=run.key.opcode or None,
+            first_remaining=first.remaining,
+            last_remaining=last.remaining,
+            steps=len(run.steps),
+            started_at=timestamp(started_us),
+            ended_at=timestamp(ended_us),
+            duration_ms=round((ended_us - started_us) / 1000),
+            eta_ms=_eta_ms(run.steps) if outcome == "open" else None,
+            outcome=outcome,
+            device=next((end.device for end in ends if end.device), ""),
+            dialect="sync_cr",
+            is_stuck=any(end.is_stuck for end in ends),
+            is_expected=last.uptime_ms is not None and last.uptime_ms < _BOOTING_MS,
+            evidence=list(dict.fromkeys(lines[: EVIDENCE_SHOWN - len(ending)] + ending)),
+        )
+
+    def _ends_of(self, run: Run) -> list[End]:
+        """The lines that tell how this count-down ended."""
+        steps = {step.order for step in run.steps}
+        return [
+            end
+            for end in self._ends_near(run.key, run.steps[0].order, run.steps[-1].order)
+            if (step := self._step_before(end)) and step.key == run.key and step.order in steps
+        ]
+
+    def _ends_near(self, key: Key, first: Order, last: Order) -> Iterator[End]:
+        """The lines that may tell the end of a count-down from this place to that one."""
+        for end in _span(self.ends.get(key.host, []), first.at_us, last.at_us + _JOIN_US):
+            if self._steps_near(end, key):
+                yield end
+
+    def _step_before(self, end: End) -> Step | None:
+        """The step after which this line was written; None where it could be anyone's.
+
+        By world where the heads name it, else one that came to 0 just before, else the nearest.
+        """
+        best: tuple[tuple[int, bool, Order, Key], Step] | None = None
+        for key in self.steps:
+            if key.host != end.host_key:
+                continue
+            for step in self._steps_near(end, key):
+                if not end.has_time and step.order > end.order:
+                    continue
+                trust = _trust(end, step) or 0
+                rank = trust, not trust and step.remaining == 0, step.order, key
+                if best is None or rank > best[0]:
+                    best = rank, step
+        return best[1] if best else None
+
+    def _revision(
+        self, key: Key, first: Order, *, is_settled: bool, is_deleted: bool, tie: int
+    ) -> int:
+        """The revision (uint64) of the count-down that begins, or once began, at this place.
+
+        The more is known, the higher it is. A line that came late may end a count-down sooner than
+        it seemed, with fewer steps: so the sooner another one began after it, the better. Then the
+        more lines bear on it, the better. Silence settles a row that is open.
+        32, 16, 1, 1 and 14 bits.
+        """
+        known = self.steps[key]
+        place = bisect_left(known, first, key=_order)
+        end = place + (place < len(known) and known[place].order == first)
+        while end < len(known) and not (end and _begins(known[end - 1], known[end])):
+            end += 1
+        cut = 0
+        if 0 < end < len(known) and not _is_silent_between(known[end - 1], known[end]):
+            cut = 0xFFFFFFFF - min(_distance(first, known[end].order), 0xFFFFFFFE)
+        since = bisect_left(known, first.at_us - _SILENCE_US, key=_at)
+        lines = sum(step.lines for step in known[since:end])
+        last = known[end - 1].order if end > place else first
+        for told in self._ends_near(key, first, last):
+            lines += 1 + sum(
+                step.lines
+                for other in self.steps
+                if other.host == key.host
+                for step in self._steps_near(told, other)
+            )
+        return (
+            cut << 32
+            | min(lines, 0xFFFF) << 16
+            | int(is_settled) << 15
+            | int(is_deleted) << 14
+            | tie & 0x3FFF
+        )
+
+    def _steps_near(self, end: End, key: Key) -> list[Step]:
+        """The steps of a key after which this line may have been written."""
+        at_us = end.order.at_us
+        return [
+            step
+            for step in _span(self.steps[key], at_us - _JOIN_US, at_us)
+            if _trust(end, step) is not None
+        ]
+
+    def _forget(self) -> None:
+        """Forget what came too long ago for a late line to change it."""
+        oldest_us = self.event_time_us - _KEEP_US
+        # Not at every line: it walks through all of them.
+        self.forget_at_us = self.event_time_us + _KEEP_US // 4
+        for key, known in list(self.steps.items()):
+            kept: list[Step] = []
+            place = 0
+            while place < len(known):
+                run = self._run(key, place)
+                place += len(run.steps)
+                if any(step.fed_at_us >= oldest_us for step in run.steps):
+                    kept += run.steps
+                else:
+                    self.written.pop(run.event_id, None)
+                    self.open.pop(run.event_id, None)
+            self.steps[key] = kept
+            if not kept:
+                del self.steps[key]
+        for host, ends in list(self.ends.items()):
+            self.ends[host] = [end for end in ends if end.fed_at_us >= oldest_us]
+            if not self.ends[host]:
+                del self.ends[host]
+
+    def _look_ahead(self) -> None:
+        if self.steps or self.ends:
+            self.due_us = min([self.forget_at_us, *self.open.values()])
+        else:
+            self.due_us = None
+
+
+def read(record: Mapping[str, Any], fed_at_us: int) -> list[Step | End]:
+    """What a record tells, in the order in which its line tells it."""
+    program = record.get("program", "vmkernel")
+    if is_continuation(record) or not program.startswith("vmk"):
+        return []
+    message = record["message"]
+    found = sorted(
+        ((match.start(), kind, match) for kind in _PATTERNS for match in _all(kind, message)),
+        key=lambda each: each[:2],
+    )
+    if not found or found[0][0] != 0:
+        return []
+    text = verbatim(record)
+    uptime = uptime_ms(record.get("head", ""))
+    has_time = has_own_time(record)
+    offset = record.get("offset", -1)
+    thread = _THREAD_WORLD.fullmatch(record.get("thread", ""))
+    head_world = int(thread[1]) if thread else None
+    facts: list[Step | End] = []
+    for piece, (_, kind, match) in enumerate(found):
+        order = Order(record["event_time_us"], offset, piece, text)
+        if kind in ("step_esx3", "step_esx4"):
+            opcode = match["opcode"].lower() if kind == "step_esx4" else ""
+            facts.append(
+                Step(
+                    order=order,
+                    key=Key(host_key(record), int(match["world"]), opcode),
+                    remaining=int(match["remaining"]),
+                    head_world=head_world,
+                    uptime_ms=uptime,
+                    clock=_clock(record, uptime, has_time, piece),
+                    place=_place(record, uptime, has_time, piece),
+                    host=record.get("host", ""),
+                    copies=(),
+                    fed_at_us=fed_at_us,
+                )
+            )
+            continue
+        parts = match.groupdict()
+        remaining = parts.get("remaining")
+        facts.append(
+            End(
+                order=order,
+                host_key=host_key(record),
+                kind=kind,
+                device=parts.get("device") or "",
+                remaining=None if remaining is None else int(remaining),
+                head_world=head_world,
+                has_time=has_time,
+                fed_at_us=fed_at_us,
+            )
+        )
+    return facts
+
+
+def _all(kind: str, message: str) -> Iterator[re.Match[str]]:
+    return _PATTERNS[kind].finditer(message)
+
+
+def _clock(
+    record: Mapping[str, Any], uptime: int | None, has_time: bool, piece: int
+) -> tuple[str, int, int] | None:
+    if uptime is not None:
+        return "uptime", uptime, piece
+    return ("time", record["event_time_us"] // 1000, piece) if has_time else None
+
+
+def _place(
+    record: Mapping[str, Any], uptime: int | None, has_time: bool, piece: int
+) -> tuple[str, ...]:
+    within = (str(piece),) if piece else ()
+    if uptime is not None:
+        return str(uptime), *within
+    if has_time:
+        return within
+    return record.get("generation", ""), str(record.get("offset", -1)), *within
+
+
+def _begins(before: Step, step: Step) -> bool:
+    """Whether a step begins a count-down: no lower than the one before, or much later."""
+    return step.remaining >= before.remaining or _is_silent_between(before, step)
+
+
+def _is_silent_between(before: Step, step: Step) -> bool:
+    if step.order.at_us - before.order.at_us > _SILENCE_US:
+        return True
+    if before.uptime_ms is None or step.uptime_ms is None:
+        return False
+    # Lines with an uptime alone all have the time of a neighbour.
+    return (step.uptime_ms - before.uptime_ms) * 1000 > _SILENCE_US
+
+
+def _trust(end: End, step: Step) -> int | None:
+    """How sure it is that a line tells the end of this step's count-down; None where it cannot."""
+    if end.head_world == step.key.world:
+        return 2
+    if end.head_world is not None and end.head_world == step.head_world:
+        return 1
+    # ESX 4 logs a step in whatever world retries it, lines without a head name none.
+    is_unknown = end.head_world is None or step.head_world != step.key.world
+    return 0 if is_unknown else None
+
+
+def _eta_ms(steps: list[Step]) -> int | None:
+    """Milliseconds from the last step to 0 at the pace seen; None where no pace was seen."""
+    first, last = steps[0], steps[-1]
+    passed_us = last.order.at_us - first.order.at_us
+    if not passed_us or first.remaining == last.remaining:
+        return None
+    return round(last.remaining * passed_us / (first.remaining - last.remaining) / 1000)
+
+
+def _distance(first: Order, other: Order) -> int:
+    """How far apart: 4096 a millisecond, bytes and places within the same instant."""
+    if other.at_us == first.at_us:
+        return min(other.offset - first.offset + other.piece - first.piece, 4095)
+    return (other.at_us - first.at_us) * 4096 // 1000
+
+
+_SomeFact = TypeVar("_SomeFact", Step, End)
+
+
+def _span(facts: list[_SomeFact], first_us: int, last_us: int) -> list[_SomeFact]:
+    """The facts of this span, both ends included."""
+    return facts[bisect_left(facts, first_us, key=_at) : bisect_right(facts, last_us, key=_at)]
+
+
+def _at(fact: Step | End) -> int:
+    return fact.order.at_us
+
+
+def _order(fact: Step | End) -> Order:
+    return fact.order

@@ -1,0 +1,1 @@
+"""Lines that a virtual machine's own log left out."""

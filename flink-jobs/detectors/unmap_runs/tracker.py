@@ -1,0 +1,424 @@
+"""Runs of space reclamation on one host, from hostd's log.
+
+A run writes a line a step, hundreds a second and tens of thousands in all. Each step is kept as a
+few numbers, so that a late or doubled line finds its place; the rows are a pure function of these,
+worked out once a second. What is older than the newest thousands is summed up.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+from zlib import crc32
+
+from detectors.catalogue import detector
+from detectors.events import (
+    EVIDENCE_SHOWN,
+    content_hash,
+    event_id,
+    fullest_host,
+    timestamp,
+    weighed_revision,
+)
+from detectors.records import verbatim
+from detectors.reservation_conflict import host_key
+
+_DETECTOR = detector("unmap_runs")
+_PATTERNS = _DETECTOR.patterns
+_LIMITS = _DETECTOR.thresholds
+
+_SECOND = 1_000_000
+_MINUTE = 60 * _SECOND
+_DEFAULT_BLOCKS = _LIMITS["default_blocks_count"]
+_SILENCE_US = _LIMITS["silent_between_runs_minutes"] * _MINUTE
+_KEEP_US = _LIMITS["keep_minutes"] * _MINUTE
+_STEPS_KEPT = _LIMITS["steps_kept_count"]
+
+# How long a change may wait for the next: a run must not write an event a line.
+_WRITTEN_EVERY_US = _SECOND
+
+# Of so many newest lines the text is kept, and of those that show where something changed.
+_TEXTS_KEPT = 256
+
+_OPERATION = re.compile(r"\bopID=([^\s\]]+)")
+_HEX = re.compile(r"[0-9a-f]{32}")
+
+
+# What a line tells. Within an instant they sort in this order.
+_ITERATION, _FAILED, _DONE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class UnmapRun:
+    """One row of the view `unmap_runs`, except `detected_at`. Times are UTC with six digits."""
+
+    event_id: str
+    detector: str
+    revision: int
+    is_deleted: int
+    run_id: str
+    host: str
+    volume: str
+    block_count: int
+    iterations: int
+    blocks_total: int
+    started_at: str
+    ended_at: str
+    duration_ms: int
+    blocks_per_second: float | None
+    fell_back: bool | None
+    outcome: Literal["ok", "failed", "open"]
+    evidence: list[str]
+
+
+class Line(NamedTuple):
+    """What a line tells, in numbers. Lines are sorted by it."""
+
+    at_us: int
+    offset: int
+    """The line's place in its file; -1 where it came by network."""
+    kind: int
+    blocks: int
+    """Of this step; of a `Done` line the total, of a failure 0."""
+    operation: int
+    """A fingerprint of the opID; 0 where the line has none."""
+
+
+@dataclass
+class Run:
+    """Steps of one volume, up to the line that ends them."""
+
+    first_us: int
+    block_count: int
+    last: Line
+    iterations: int = 0
+    blocks_total: int = 0
+    defaults: int = 0
+    """How many steps were of the default size."""
+    last_step: Line | None = None
+    has_failed: bool = False
+    is_done: bool = False
+    shown: list[Line] = field(default_factory=list)
+    """The steps at which something changed."""
+    burst: int = 0
+    """How many lines are known of it and of the runs around it that no silence parts from it."""
+
+    def count(self, step: Line) -> None:
+        """Count a step."""
+        if self.last_step is None or step.blocks != self.last_step.blocks:
+            self.shown = [*self.shown, step][: EVIDENCE_SHOWN - 2]
+        self.iterations += 1
+        self.blocks_total += step.blocks
+        self.defaults += step.blocks == _DEFAULT_BLOCKS
+        self.last_step = self.last = step
+
+    @property
+    def outcome(self) -> Literal["ok", "failed", "open"]:
+        """Open where no line tells how it ended: silence does not."""
+        return "ok" if self.is_done else "failed" if self.has_failed else "open"
+
+    @property
+    def fell_back(self) -> bool | None:
+        """Whether the step shrank to the default; None where it cannot be told, or not yet.
+
+        The last step may be short because nothing is left: alone it is no fall-back.
+        """
+        if self.block_count <= _DEFAULT_BLOCKS or self.last_step is None:
+            return None
+        if self.defaults > (self.last_step.blocks == _DEFAULT_BLOCKS):
+            return True
+        return None if self.outcome == "open" else False
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines that an event shows as its evidence."""
+        steps = [self.last_step] if self.last_step else []
+        return list(dict.fromkeys([*self.shown, *steps, self.last]))
+
+
+@dataclass
+class Walk:
+    """The runs of a volume, line after line."""
+
+    runs: list[Run] = field(default_factory=list)
+    burst: list[Run] = field(default_factory=list)
+    """Those of them that no silence parts."""
+    lines: int = 0
+    """Of the burst."""
+    run: Run | None = None
+    before: Line | None = None
+    operation_before: int = 0
+    """The operation of the line before the last one."""
+
+    def take(self, line: Line, following: Line | None) -> None:
+        """Take the next line; the one that follows it tells whose an operation is."""
+        before = self.before
+        if before and line.at_us - before.at_us > _SILENCE_US:
+            self._part()
+            before = None
+        self.lines += 1
+        if line.kind == _ITERATION:
+            if self.run is None or (before and self._begins(before, line, following)):
+                self.run = Run(first_us=line.at_us, block_count=line.blocks, last=line)
+                self.runs.append(self.run)
+                self.burst.append(self.run)
+            self.run.count(line)
+        elif self.run:
+            self.run.last = line
+            self.run.has_failed |= line.kind == _FAILED
+            self.run.is_done |= line.kind == _DONE
+            if line.kind == _DONE:
+                self.run = None
+        self.operation_before = before.operation if before else 0
+        self.before = line
+
+    def finish(self) -> list[Run]:
+        """The runs, each with what is known of its burst."""
+        for run in self.burst:
+            run.burst = self.lines
+        return self.runs
+
+    def _part(self) -> None:
+        self.finish()
+        self.burst, self.lines, self.run = [], 0, None
+
+    def _begins(self, before: Line, line: Line, following: Line | None) -> bool:
+        """Whether another run begins although the one before was not done."""
+        assert self.run
+        if line.operation and line.operation == before.operation:
+            return False
+        if line.operation and before.operation:
+            # Only an operation that lasts longer than a line is a run's.
+            return before.operation == self.operation_before or (
+                following is not None and following.operation == line.operation
+            )
+        # A run is never given more than it asked for.
+        return line.blocks > self.run.block_count
+
+
+@dataclass
+class Lane:
+    """The lines of one volume, sorted, as columns: tens of thousands are pickled at every line."""
+
+    host_key: str
+    volume: str
+    host: str = ""
+    at_us: array[int] = field(default_factory=lambda: array("q"))
+    offset: array[int] = field(default_factory=lambda: array("q"))
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    blocks: array[int] = field(default_factory=lambda: array("q"))
+    operation: array[int] = field(default_factory=lambda: array("I"))
+    summed: Walk = field(default_factory=Walk)
+    """What lines too many to be kept have told."""
+    texts: dict[Line, str] = field(default_factory=dict)
+    written: dict[str, tuple[int, UnmapRun]] = field(default_factory=dict)
+    """By event_id; with each row when its run began."""
+    changed_at_us: int | None = None
+    """The event time of the first change that is not written yet."""
+    fed_at_us: int = 0
+
+    @property
+    def due_us(self) -> int:
+        """When there is something to do."""
+        if self.changed_at_us is not None:
+            return self.changed_at_us + _WRITTEN_EVERY_US
+        return self.fed_at_us + _KEEP_US + 1
+
+    def add(self, line: Line, text: str) -> bool:
+        """Keep a line; False where it is known, or so old that it may be."""
+        if self.summed.before and line <= self.summed.before:
+            return False
+        place = bisect_left(self.at_us, line.at_us)
+        while place < len(self.at_us) and self._line(place) < line:
+            place += 1
+        if place < len(self.at_us) and self._line(place) == line:
+            return False
+        for column, value in zip(self._columns(), line, strict=True):
+            column.insert(place, value)
+        self.texts[line] = text
+        return True
+
+    def runs(self) -> list[Run]:
+        """The runs that the lines tell."""
+        walk = deepcopy(self.summed)
+        self._walk(walk, len(self.at_us))
+        return walk.finish()
+
+    def shrink(self) -> None:
+        """Sum up the oldest lines, and forget the texts that no event shows."""
+        excess = len(self.at_us) - _STEPS_KEPT
+        if excess > _STEPS_KEPT // 8:
+            self._walk(self.summed, excess)
+            for column in self._columns():
+                del column[:excess]
+            # Runs that are over and summed up are written: no line changes them any more.
+            over = [run for run in self.summed.runs if run is not self.summed.run]
+            self.summed.runs = [run for run in self.summed.runs if run is self.summed.run]
+            self.summed.burst = [run for run in self.summed.burst if run is self.summed.run]
+            began = {run.first_us for run in over}
+            self.written = {
+                name: known for name, known in self.written.items() if known[0] not in began
+            }
+        if len(self.texts) > 2 * _TEXTS_KEPT:
+            shown = {line for run in self.runs() for line in run.lines}
+            newest = list(self.texts)[-_TEXTS_KEPT:]
+            shown.update(newest)
+            self.texts = {line: text for line, text in self.texts.items() if line in shown}
+
+    def _walk(self, walk: Walk, many: int) -> None:
+        following = self._line(0) if many else None
+        for place in range(many):
+            line = following
+            assert line
+            following = self._line(place + 1) if place + 1 < len(self.at_us) else None
+            walk.take(line, following)
+
+    def _line(self, place: int) -> Line:
+        return Line(
+            self.at_us[place],
+            self.offset[place],
+            self.kind[place],
+            self.blocks[place],
+            self.operation[place],
+        )
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return self.at_us, self.offset, self.kind, self.blocks, self.operation
+
+
+@dataclass
+class Tracker:
+    """The runs of one log owner."""
+
+    event_time_us: int = 0
+    run_id: str = ""
+    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    due_us: int | None = None
+
+    def feed(self, record: Mapping[str, Any]) -> Iterator[UnmapRun]:
+        """An event if a run begins or ends with this line; else it waits for the next lines."""
+        found = read(record)
+        if found is None:
+            return
+        volume, line = found
+        key = host_key(record), volume
+        lane = self.lanes.get(key)
+        if lane is None:
+            lane = self.lanes[key] = Lane(host_key=key[0], volume=volume)
+        lane.fed_at_us = self.event_time_us
+        if lane.add(line, verbatim(record)):
+            self.run_id = record.get("run_id", "")
+            lane.host = fullest_host([lane.host, record.get("host", "")])
+            if lane.changed_at_us is None:
+                lane.changed_at_us = self.event_time_us
+            is_full = len(lane.texts) > 4 * _TEXTS_KEPT
+            if not lane.written or line.kind != _ITERATION or is_full:
+                yield from self._write(lane)
+        self._look_ahead()
+
+    def tick(self, event_time_us: int) -> Iterator[UnmapRun]:
+        """The events that have changed, after they could change some more."""
+        self.event_time_us = max(self.event_time_us, event_time_us)
+        if self.due_us is None or self.event_time_us < self.due_us:
+            return
+        for key, lane in list(self.lanes.items()):
+            if lane.due_us > self.event_time_us:
+                continue
+            if lane.changed_at_us is not None:
+                yield from self._write(lane)
+            elif lane.fed_at_us + _KEEP_US < self.event_time_us:
+                del self.lanes[key]
+        self._look_ahead()
+
+    def flush(self) -> Iterator[UnmapRun]:
+        """The events that have changed: a source has ended."""
+        for lane in self.lanes.values():
+            if lane.changed_at_us is not None:
+                yield from self._write(lane)
+        self._look_ahead()
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When a change is written or a volume forgotten; None where none is kept."""
+        return self.due_us
+
+    def _write(self, lane: Lane) -> Iterator[UnmapRun]:
+        """Write what differs from what was written."""
+        lane.changed_at_us = None
+        runs = lane.runs()
+        rows = {row.event_id: (run, row) for run in runs for row in [_row(lane, run)]}
+        for name, (began_us, before) in list(lane.written.items()):
+            if name not in rows:
+                del lane.written[name]
+                # Its lines are now those of the run before it, of the same burst.
+                burst = [run.burst for run in runs if run.first_us <= began_us][-1]
+                revision = weighed_revision(burst, 0, 0, is_deleted=True)
+                yield replace(before, revision=revision, is_deleted=1, run_id=self.run_id)
+        for name, (run, plain) in rows.items():
+            revision = weighed_revision(run.burst, 0, content_hash(plain), is_deleted=False)
+            row = replace(plain, revision=revision, run_id=self.run_id)
+            known = lane.written.get(name)
+            lane.written[name] = run.first_us, row
+            if known is None or known[1].revision != revision:
+                yield row
+        lane.shrink()
+
+    def _look_ahead(self) -> None:
+        self.due_us = min((lane.due_us for lane in self.lanes.values()), default=None)
+
+
+def read(record: Mapping[str, Any]) -> tuple[str, Line] | None:
+    """The volume, and what a record tells of it; None where nothing."""
+    if record.get("program", "hostd") != "hostd":
+        return None
+    message = record["message"]
+    operation = _OPERATION.search(record.get("head", ""))
+    for kind, name in enumerate(("iteration", "failed", "done")):
+        if found := _PATTERNS[name].search(message):
+            return _volume(found["volume"]), Line(
+                at_us=record["event_time_us"],
+                offset=record.get("offset", -1),
+                kind=kind,
+                blocks=int(found["blocks"]) if kind != _FAILED else 0,
+                operation=crc32(operation[1].encode()) or 1 if operation else 0,
+            )
+    return None
+
+
+def _volume(written: str) -> str:
+    """A volume's UUID as ESXi writes it; some copies of it have lost a hyphen."""
+    digits = written.replace("-", "").lower()
+    if not _HEX.fullmatch(digits):
+        return written
+    return f"{digits[:8]}-{digits[8:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _row(lane: Lane, run: Run) -> UnmapRun:
+    duration_us = run.last.at_us - run.first_us
+    evidence = [lane.texts[line] for line in run.lines if line in lane.texts]
+    return UnmapRun(
+        event_id=event_id(_DETECTOR.name, lane.host_key, lane.volume, timestamp(run.first_us)),
+        detector=_DETECTOR.name,
+        revision=0,
+        is_deleted=0,
+        run_id="",
+        host=lane.host,
+        volume=lane.volume,
+        block_count=run.block_count,
+        iterations=run.iterations,
+        blocks_total=run.blocks_total,
+        started_at=timestamp(run.first_us),
+        ended_at=timestamp(run.last.at_us),
+        duration_ms=round(duration_us / 1000),
+        blocks_per_second=round(run.blocks_total * _SECOND / duration_us, 3)
+        if duration_us
+        else None,
+        fell_back=run.fell_back,
+        outcome=run.outcome,
+        evidence=evidence or list(lane.texts.values())[-1:],
+    )

@@ -1,0 +1,18 @@
+-- Which runs of space reclamation were slow, and which fell back to 200 blocks a step?
+-- param volume = : part of the volume's UUID
+-- param most = 20 : how many rows
+SELECT
+    volume,
+    host,
+    started_at,
+    outcome,
+    block_count,
+    fell_back,
+    iterations,
+    blocks_total,
+    round(duration_ms / 1000, 1) AS duration_s,
+    blocks_per_second
+FROM unmap_runs
+WHERE positionCaseInsensitive(volume, {volume:String}) > 0
+ORDER BY coalesce(fell_back, false) DESC, duration_ms DESC, started_at ASC
+LIMIT {most:UInt32};

@@ -1,0 +1,14 @@
+-- One row is what one object usually takes in one week, as quartiles of the logarithm: latency is
+-- skewed, and an incident must not move what is usual. A sample that comes twice moves them little.
+-- The sort key serves the view latency_episodes: "what is usual for this device?"
+CREATE TABLE IF NOT EXISTS latency_baselines_stored
+(
+    object_class LowCardinality(String),
+    host LowCardinality(String),
+    device LowCardinality(String),
+    metric LowCardinality(String),
+    week Date,
+    logarithms AggregateFunction(quantilesTDigest(0.25, 0.5, 0.75), Float64)
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (object_class, host, device, metric, week);

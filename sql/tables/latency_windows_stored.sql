@@ -1,0 +1,28 @@
+-- One row is one minute of one object at one revision; the highest revision is the window.
+-- The sort key is the window's identity; it serves "how did this device of this host behave?"
+CREATE TABLE IF NOT EXISTS latency_windows_stored
+(
+    event_id UUID,
+    revision UInt64,
+    is_deleted UInt8,
+    detected_at DateTime64(3, 'UTC'),
+    run_id LowCardinality(String),
+    host LowCardinality(String),
+    object_class LowCardinality(String),
+    device LowCardinality(String),
+    window_seconds UInt32,
+    window_start DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)),
+    window_end DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)),
+    avg_davg_ms Nullable(Float64) CODEC(ZSTD(1)),
+    p95_davg_ms Nullable(Float64) CODEC(ZSTD(1)),
+    max_davg_ms Nullable(Float64) CODEC(ZSTD(1)),
+    avg_kavg_ms Nullable(Float64) CODEC(ZSTD(1)),
+    max_kavg_ms Nullable(Float64) CODEC(ZSTD(1)),
+    commands Nullable(Float64) CODEC(ZSTD(1)),
+    samples UInt64,
+    version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+)
+ENGINE = ReplacingMergeTree(version, is_deleted)
+PARTITION BY toYYYYMM(window_start)
+ORDER BY (object_class, host, device, window_start, event_id);

@@ -1,0 +1,33 @@
+-- One row is what is known of one snapshot operation at one revision; the highest revision is it.
+-- The sort key is the operation's identity; it serves "which snapshots did this VM get and lose?"
+-- Equal revisions are equal events: of these the one detected first stays.
+CREATE TABLE IF NOT EXISTS snapshot_operations_stored
+(
+    event_id UUID,
+    revision UInt64,
+    is_deleted UInt8,
+    detected_at DateTime64(3, 'UTC'),
+    run_id LowCardinality(String),
+    host LowCardinality(String),
+    vm LowCardinality(String),
+    datastore LowCardinality(String),
+    kind LowCardinality(String),
+    name String,
+    started_at DateTime64(6, 'UTC'),
+    ended_at Nullable(DateTime64(6, 'UTC')),
+    duration_ms Nullable(UInt64),
+    outcome LowCardinality(String),
+    iterations UInt32,
+    helper_sizes Array(UInt64),
+    is_converging Nullable(Bool),
+    delta_bytes Nullable(UInt64),
+    pages Nullable(UInt64),
+    lazy_io_ms Nullable(UInt64),
+    pages_per_second Nullable(Float64),
+    formula_ms Nullable(UInt64),
+    evidence Array(String) CODEC(ZSTD(1)),
+    version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+)
+ENGINE = ReplacingMergeTree(version, is_deleted)
+ORDER BY (datastore, vm, event_id);

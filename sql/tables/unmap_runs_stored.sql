@@ -1,0 +1,27 @@
+-- One row is what is known of one run of space reclamation at one revision; the highest is the run.
+-- The sort key is the run's identity; it serves "when was this volume reclaimed, and how fast?"
+-- Equal revisions are equal events: of these the one detected first stays.
+CREATE TABLE IF NOT EXISTS unmap_runs_stored
+(
+    event_id UUID,
+    revision UInt64,
+    is_deleted UInt8,
+    detected_at DateTime64(3, 'UTC'),
+    run_id LowCardinality(String),
+    host LowCardinality(String),
+    volume LowCardinality(String),
+    block_count UInt64,
+    iterations UInt64,
+    blocks_total UInt64,
+    started_at DateTime64(6, 'UTC'),
+    ended_at DateTime64(6, 'UTC'),
+    duration_ms UInt64,
+    blocks_per_second Nullable(Float64),
+    fell_back Nullable(Bool),
+    outcome LowCardinality(String),
+    evidence Array(String) CODEC(ZSTD(1)),
+    version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+)
+ENGINE = ReplacingMergeTree(version, is_deleted)
+ORDER BY (volume, event_id);

@@ -1,0 +1,53 @@
+-- One row is one latency episode: a device answered slowly from started_at to ended_at, which is
+-- NULL while nothing says that it is over. baseline_ms is the median of all its samples of that week;
+-- half of them lie within baseline_ms divided by and multiplied with baseline_spread (the median
+-- absolute deviation of the logarithm, taken from the quartiles). vmkernel names its own.
+CREATE OR REPLACE VIEW latency_episodes AS
+WITH usual AS
+    (
+        SELECT
+            object_class,
+            host,
+            device,
+            metric,
+            week,
+            quantilesTDigestMerge(0.25, 0.5, 0.75)(logarithms) AS quartiles
+        FROM latency_baselines_stored
+        GROUP BY object_class, host, device, metric, week
+    )
+
+SELECT
+    told.event_id AS event_id,
+    told.host AS host,
+    told.object_class AS object_class,
+    told.device AS device,
+    told.metric AS metric,
+    told.origin AS origin,
+    told.kind AS kind,
+    told.started_at AS started_at,
+    told.ended_at AS ended_at,
+    told.threshold_ms AS threshold_ms,
+    told.peak_ms AS peak_ms,
+    told.mean_ms AS mean_ms,
+    if(
+        told.origin = 'vmkernel' OR empty(usual.quartiles),
+        told.baseline_ms,
+        round(exp(usual.quartiles[2]), 3)
+    ) AS baseline_ms,
+    if(
+        told.origin = 'vmkernel' OR empty(usual.quartiles),
+        NULL,
+        round(exp((usual.quartiles[3] - usual.quartiles[1]) / 2), 3)
+    ) AS baseline_spread,
+    told.samples AS samples,
+    told.evidence AS evidence,
+    told.detected_at AS detected_at,
+    told.run_id AS run_id
+FROM latency_episodes_stored AS told FINAL
+LEFT JOIN usual
+    ON
+        told.object_class = usual.object_class
+        AND told.host = usual.host
+        AND told.device = usual.device
+        AND told.metric = usual.metric
+        AND toMonday(told.started_at) = usual.week;

@@ -1,0 +1,255 @@
+-- One row is one thing to know before trusting the data: lines that are missing, cut, unreadable or
+-- late, a wrong clock, a source that fell silent. What a log itself tells (log_throttled, a host's
+-- own gap) was found by detectors; everything else is worked out here from what is stored, so it
+-- cannot disagree with it. `late`, `clock_skew` and `silent_source` exist only live.
+--
+-- `count` is, by kind: log_throttled marks; gap messages that a host lost (evidence: its lines) or
+-- bytes of a file that did not arrive (evidence: which); truncated, rejected, late and clock_skew
+-- lines; silent_source five-minute intervals in which others were heard.
+-- One row of truncated, rejected, late and clock_skew is an hour of a source of a host.
+CREATE OR REPLACE VIEW quality_events AS
+WITH
+    told AS
+    (
+        SELECT
+            event_id,
+            kind,
+            host,
+            source,
+            started_at,
+            toNullable(ended_at) AS ended_at,
+            quality_events_stored.count AS count,
+            evidence,
+            detected_at,
+            run_id
+        FROM quality_events_stored FINAL
+    ),
+
+    -- A line that came twice counts by its first arrival, so that a replay changes nothing here.
+    cut_lines AS
+    (
+        SELECT
+            source,
+            host,
+            event_time,
+            argMin(run_id, received_at) AS line_run_id,
+            min(received_at) AS arrived_at,
+            any(substring(concat(head, message), 1, 1000)) AS line
+        FROM log_lines_stored
+        PREWHERE truncated
+        GROUP BY source, program, host, datastore, vm, event_time, offset, line_hash
+    ),
+
+    truncated AS
+    (
+        SELECT
+            'truncated' AS kind,
+            host,
+            source,
+            toStartOfHour(event_time) AS hour,
+            min(event_time) AS started_at,
+            max(event_time) AS ended_at,
+            count() AS count,
+            groupArraySorted(3)(line) AS evidence,
+            min(arrived_at) AS detected_at,
+            line_run_id AS run_id
+        FROM cut_lines
+        GROUP BY host, source, hour, run_id
+    ),
+
+    rejected AS
+    (
+        SELECT
+            'rejected' AS kind,
+            host,
+            source,
+            toStartOfHour(received_at) AS hour,
+            reason,
+            min(received_at) AS started_at,
+            max(received_at) AS ended_at,
+            count() AS count,
+            groupArraySorted(3)(substring(line, 1, 1000)) AS evidence,
+            started_at AS detected_at,
+            run_id
+        FROM rejected_lines_stored FINAL
+        GROUP BY host, source, hour, reason, run_id
+    ),
+
+    gaps AS
+    (
+        SELECT
+            host,
+            source,
+            generation,
+            coalesce(last_event_time, last_received_at) AS last_at,
+            gap_bytes,
+            arrayMap(
+                gap -> concat(
+                    file, ': bytes ', toString(gap.1), ' to ', toString(gap.2), ' did not arrive'
+                ),
+                arraySlice(gaps, 1, 20)
+            ) AS evidence,
+            last_received_at
+        FROM coverage
+        WHERE gap_bytes > 0
+    ),
+
+    clocks AS
+    (
+        SELECT
+            host,
+            source,
+            hour,
+            min(first_received_at) AS first_at,
+            max(last_received_at) AS last_at,
+            quantilesBFloat16Merge(0.1, 0.5, 0.9)(delays_s) AS delays,
+            -- Behind all the time, and all the time as much.
+            delays[2] > 60 AND delays[3] - delays[1] < 10 + delays[2] / 5 AS is_behind,
+            uniqCombined64Merge(ahead_lines) AS ahead,
+            min(ahead_first_at) AS ahead_from,
+            max(ahead_last_at) AS ahead_to,
+            groupUniqArrayMerge(3)(ahead_evidence) AS ahead_line,
+            uniqCombined64Merge(late_lines) AS late,
+            min(late_first_at) AS late_from,
+            max(late_last_at) AS late_to,
+            groupUniqArrayMerge(3)(late_evidence) AS late_line,
+            uniqCombined64Merge(behind_lines) AS behind,
+            groupUniqArrayMerge(3)(behind_evidence) AS behind_line
+        FROM source_clocks_stored
+        GROUP BY host, source, hour
+    ),
+
+    -- Intervals in which anybody was heard are numbered: while all are silent, nobody fell silent.
+    heard AS
+    (
+        SELECT
+            source,
+            host,
+            bucket,
+            min(first_received_at) AS first_at,
+            max(last_received_at) AS last_at
+        FROM source_activity_stored
+        GROUP BY source, host, bucket
+    ),
+
+    intervals AS
+    (
+        SELECT bucket, row_number() OVER (ORDER BY bucket) AS number, max(last_at) AS last_at
+        FROM heard
+        GROUP BY bucket
+    ),
+
+    pauses AS
+    (
+        SELECT
+            heard.source AS source,
+            heard.host AS host,
+            heard.last_at AS last_at,
+            intervals.number AS number,
+            row_number() OVER source_before AS intervals_heard,
+            toInt64(intervals.number)
+            - lagInFrame(toInt64(intervals.number), 1, toInt64(intervals.number) - 1) OVER source_all
+            - 1 AS missed_before,
+            leadInFrame(toInt64(intervals.number), 1, -1) OVER source_all AS next_number,
+            leadInFrame(toNullable(heard.first_at), 1, NULL) OVER source_all AS heard_again_at
+        FROM heard
+        INNER JOIN intervals ON heard.bucket = intervals.bucket
+        WINDOW
+            source_all AS (
+                PARTITION BY heard.source, heard.host ORDER BY heard.bucket
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+            ),
+            source_before AS (
+                PARTITION BY heard.source, heard.host ORDER BY heard.bucket
+                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            )
+    ),
+
+    -- Longer than ten minutes, and much longer than this source was ever silent in a day's intervals.
+    silences AS
+    (
+        SELECT
+            pauses.*,
+            max(pauses.missed_before) OVER (
+                PARTITION BY pauses.source, pauses.host ORDER BY pauses.number
+                ROWS BETWEEN 288 PRECEDING AND CURRENT ROW
+            ) AS usually_missed,
+            if(
+                pauses.next_number < 0,
+                (SELECT toInt64(max(intervals.number)) FROM intervals) + 1,
+                pauses.next_number
+            ) - toInt64(pauses.number) - 1 AS missed,
+            coalesce(
+                pauses.heard_again_at, (SELECT max(intervals.last_at) FROM intervals)
+            ) AS until_at
+        FROM pauses
+    )
+
+SELECT
+    event_id,
+    kind,
+    host,
+    source,
+    started_at,
+    ended_at,
+    count,
+    evidence,
+    detected_at,
+    run_id
+FROM
+(
+    SELECT * FROM told
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString((kind, host, source, hour, run_id)))) AS event_id,
+        kind, host, source, started_at, toNullable(ended_at) AS ended_at, count, evidence,
+        toDateTime64(detected_at, 3, 'UTC') AS detected_at, run_id
+    FROM truncated
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString((kind, host, source, hour, reason, run_id)))) AS event_id,
+        kind, host, source, started_at, toNullable(ended_at) AS ended_at, count, evidence,
+        toDateTime64(detected_at, 3, 'UTC') AS detected_at, run_id
+    FROM rejected
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('gap', generation)))) AS event_id,
+        'gap' AS kind, host, source, last_at AS started_at, toNullable(last_at) AS ended_at,
+        gap_bytes AS count, evidence, toDateTime64(last_received_at, 3, 'UTC') AS detected_at,
+        '' AS run_id
+    FROM gaps
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('ahead', host, source, hour)))) AS event_id,
+        'clock_skew' AS kind, host, source, assumeNotNull(ahead_from) AS started_at,
+        ahead_to AS ended_at, ahead AS count, ahead_line AS evidence,
+        toDateTime64(assumeNotNull(ahead_from), 3, 'UTC') AS detected_at, 'live' AS run_id
+    FROM clocks
+    WHERE ahead > 0
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('behind', host, source, hour)))) AS event_id,
+        'clock_skew' AS kind, host, source, first_at AS started_at, toNullable(last_at) AS ended_at,
+        behind AS count, behind_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
+        'live' AS run_id
+    FROM clocks
+    WHERE is_behind
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('late', host, source, hour)))) AS event_id,
+        'late' AS kind, host, source, assumeNotNull(late_from) AS started_at, late_to AS ended_at,
+        late AS count, late_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
+        'live' AS run_id
+    FROM clocks
+    WHERE late > 0 AND NOT is_behind
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('silent_source', host, source, last_at)))) AS event_id,
+        'silent_source' AS kind, host, source, last_at AS started_at, heard_again_at AS ended_at,
+        toUInt64(missed) AS count, [] AS evidence,
+        toDateTime64(last_at + INTERVAL 10 MINUTE, 3, 'UTC') AS detected_at, 'live' AS run_id
+    FROM silences
+    WHERE
+        intervals_heard >= 2 AND missed >= 2 AND missed > 3 * usually_missed
+        AND until_at > last_at + INTERVAL 10 MINUTE
+) AS events;

@@ -1,0 +1,19 @@
+-- One row is one run of space reclamation on a volume. fell_back is null where it cannot be told.
+CREATE OR REPLACE VIEW unmap_runs AS
+SELECT
+    event_id,
+    host,
+    volume,
+    block_count,
+    iterations,
+    blocks_total,
+    started_at,
+    ended_at,
+    duration_ms,
+    blocks_per_second,
+    fell_back,
+    outcome,
+    evidence,
+    detected_at,
+    run_id
+FROM unmap_runs_stored FINAL;

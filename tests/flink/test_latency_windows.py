@@ -1,0 +1,122 @@
+"""Samples become windows and slices in the JVM, and slices become episodes: both modes alike."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from detectors.catalogue import detector
+from jobs.detect import statements
+from tests.detectors.cases import final_rows, run, slice_record
+
+START = datetime(2024, 5, 6, 7, 0, 0)
+HOST = "esx01.lab.example"
+SAMPLES_TABLE = """
+CREATE TEMPORARY TABLE samples (
+  `owner` STRING, `event_time` STRING, `kind` STRING, `host` STRING, `object_class` STRING,
+  `device` STRING, `davg_ms` DOUBLE, `kavg_ms` DOUBLE, `gavg_ms` DOUBLE,
+  `commands_per_second` DOUBLE, `run_id` STRING,
+  `sampled_at` AS CAST(REPLACE(REPLACE(`event_time`, 'T', ' '), 'Z', '') AS TIMESTAMP(3)),
+  WATERMARK FOR `sampled_at` AS `sampled_at` - INTERVAL '10' SECOND
+) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json')
+"""
+
+
+def series(
+    device: str, step_seconds: int, values: list[float], **more: Any
+) -> list[dict[str, Any]]:
+    """Samples of one device, so many seconds apart."""
+    return [
+        {
+            "owner": "esx01",
+            "event_time": f"{START + timedelta(seconds=number * step_seconds):%Y-%m-%dT%H:%M:%S}Z",
+            "kind": "line",
+            "host": HOST,
+            "object_class": "scsi_device",
+            "device": device,
+            "davg_ms": value,
+            "kavg_ms": 0.01,
+            "commands_per_second": 100.0,
+            "run_id": "live",
+            **more,
+        }
+        for number, value in enumerate(values)
+    ]
+
+
+SAMPLES = [
+    *series("naa.healthy", 5, [3.0] * 120),
+    # two minutes at 400 ms, from the thirtieth second on
+    *series("naa.slow", 5, [3.0] * 6 + [400.0] * 25 + [3.0] * 89),
+    *series("naa.spike", 5, [3.0] * 20 + [90.0] + [3.0] * 99),
+    # one command of 500 ms among four
+    *series("naa.idle", 5, [1.0] * 20 + [100.8] + [1.0] * 99, commands_per_second=0.8),
+    *series("naa.twenty", 20, [5.0] * 3 + [60.0] * 4 + [5.0] * 23),
+    *series("naa.kernel", 5, [3.0] * 120, kavg_ms=7.5),
+]
+
+
+def collected(mode: str, tmp_path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """(windows, slices' messages)."""
+    rows = sorted(SAMPLES, key=lambda each: each["event_time"])
+    path = tmp_path / "samples.json"
+    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in rows))
+    settings = EnvironmentSettings.new_instance()
+    made = settings.in_streaming_mode() if mode == "STREAMING" else settings.in_batch_mode()
+    tables = TableEnvironment.create(made.build())
+    tables.get_config().set("table.local-time-zone", "UTC")
+    tables.get_config().set("python.executable", sys.executable)
+    tables.get_config().set("parallelism.default", "2")
+    tables.execute_sql(SAMPLES_TABLE.format(path=path))
+    for statement in statements("", ("",), {"a": "b"}, {"a": "b"}, "live"):
+        words = statement.split()
+        if words[2] == "VIEW" and words[3] != "candidates":
+            tables.execute_sql(statement)
+    found = []
+    for query in ("SELECT `event` FROM window_events", "SELECT `message` FROM slice_records"):
+        with tables.execute_sql(query).collect() as results:
+            found.append(sorted(row[0] for row in results))
+    return [orjson.loads(each) for each in found[0]], found[1]
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
+def test_windows_and_episodes(mode: str, tmp_path: Path) -> None:
+    windows, slices = collected(mode, tmp_path)
+    assert len({each["event_id"] for each in windows}) == len(windows) == 6 * 10
+    [second] = [
+        each
+        for each in windows
+        if each["device"] == "naa.slow" and each["window_start"] == "2024-05-06T07:00:00.000Z"
+    ]
+    assert second["samples"] == 12
+    assert second["max_davg_ms"] == 400.0
+    assert second["avg_davg_ms"] == pytest.approx((6 * 3 + 6 * 400) / 12)
+    assert second["p95_davg_ms"] == 400.0
+    assert second["commands"] == 6000.0
+
+    records = sorted(map(slice_record, slices), key=lambda each: each["event_time_us"])
+    # Nearly all slices end in the JVM: of the healthy and the idle device none comes to Python.
+    devices = {orjson.loads(each["message"])["device"] for each in records}
+    assert devices == {"naa.slow", "naa.spike", "naa.twenty", "naa.kernel"}
+    rows = {
+        (each["device"], each["metric"]): (
+            each["kind"],
+            each["started_at"][11:19],
+            (each["ended_at"] or "")[11:19],
+            each["peak_ms"],
+            each["samples"],
+        )
+        for each in final_rows(run(detector("latency"), records))
+    }
+    assert rows == {
+        ("naa.slow", "davg"): ("sustained", "07:00:30", "07:02:30", 400.0, 25),
+        ("naa.spike", "davg"): ("spike", "07:01:40", "07:01:40", 90.0, 1),
+        ("naa.twenty", "davg"): ("sustained", "07:01:00", "07:02:00", 60.0, 4),
+        ("naa.kernel", "kavg"): ("sustained", "07:00:00", "", 7.5, 120),
+    }
