@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import orjson
-from pyflink.common import Row, Types
+from pyflink.common import Row, TypeInformation, Types
 from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import (
     DataStream,
@@ -22,6 +22,7 @@ from pyflink.java_gateway import get_gateway
 
 from detectors.migrations import facts
 from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
+from incidents.correlator import HEARD_TOPIC
 
 RECORD_FIELDS = (
     "owner",
@@ -116,8 +117,8 @@ class EventTime(TimestampAssigner):
             return 0
 
 
-def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
-    """A stream of KEYED_TYPE, keyed by its first field: what `key_by` makes, without its Python.
+def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -> KeyedStream:
+    """A stream of (key, value), keyed by its first field: what `key_by` makes, without its Python.
 
     PyFlink's own `key_by` computes the key in a Python operator, which costs every record a second
     way out of the JVM and every slot a second bundle to wait for.
@@ -125,7 +126,7 @@ def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
     keyed = stream._j_data_stream.keyBy(
         get_gateway().jvm.KeyByKeySelector(), Types.ROW([Types.STRING()]).get_java_type_info()
     )
-    return KeyedStream(keyed, RECORD_TYPE, stream)
+    return KeyedStream(keyed, value, stream)
 
 
 def _live_row(owner: str, written: Written) -> Output:
@@ -133,6 +134,12 @@ def _live_row(owner: str, written: Written) -> Output:
     if topic == facts.TOPIC:
         return LIVE_FACTS, Row(fact["owner"], to_record_row(fact))
     return to_row(owner, written)
+
+
+def _heard_row(record: Mapping[str, Any]) -> Row:
+    """That a host was heard, for the correlator."""
+    heard = {"host": record["host"], "heard_us": record["event_time_us"]}
+    return Row(HEARD_TOPIC, record["owner"], orjson.dumps(heard).decode())
 
 
 class Kept:
@@ -170,6 +177,9 @@ class TrackLive(KeyedProcessFunction):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
         if record is None:
+            return
+        if record["kind"] == "heard":
+            yield _heard_row(record)
             return
         kept = self._state.value() or Kept(Owner(), 0, 0)
         for written in kept.owner.feed(record):
@@ -222,6 +232,9 @@ class TrackHistory(KeyedProcessFunction):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
         if record is None:
+            return
+        if record["kind"] == "heard":
+            yield _heard_row(record)
             return
         bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
         if (bucket, timestamp) != (self._bucket, self._timestamp):

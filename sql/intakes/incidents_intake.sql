@@ -32,6 +32,7 @@ SELECT
     event.revision AS revision,
     event.is_deleted AS is_deleted,
     parseDateTime64BestEffort(event.detected_at, 3, 'UTC') AS detected_at,
+    topic_time AS written_at,
     event.run_id AS run_id,
     parseDateTime64BestEffort(event.opened_at, 6, 'UTC') AS opened_at,
     parseDateTime64BestEffortOrNull(event.closed_at, 6, 'UTC') AS closed_at,

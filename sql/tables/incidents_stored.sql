@@ -1,12 +1,14 @@
 -- One row is what is known of one incident at one revision; the highest revision is the incident.
 -- The sort key is its identity: there are few of them, and every question reads them all.
--- `detected_at` is event time: when the lines so far could first show it.
+-- `detected_at` is event time: when the lines so far could first show it; `written_at` is when Kafka
+-- got the row, by which it is kept.
 CREATE TABLE IF NOT EXISTS incidents_stored
 (
     event_id UUID,
     revision UInt64,
     is_deleted UInt8,
     detected_at DateTime64(3, 'UTC'),
+    written_at DateTime64(3, 'UTC'),
     run_id LowCardinality(String),
     opened_at DateTime64(6, 'UTC'),
     closed_at Nullable(DateTime64(6, 'UTC')),

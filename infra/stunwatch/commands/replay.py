@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from detectors.catalogue import event_topics
+from engine.owner import epoch_microseconds
 from ingest.replay import (
     BACKFILL,
     ESXTOP,
@@ -178,9 +179,11 @@ def run(
         show.stage("shipping", what.size_bytes)
         shipped_bytes = 0
         uptimes = UptimeClock()
+        times = _Times()
         for file in what.files:
             reading = reading_of(file, run_id, options, uptimes)
             for messages in reading:
+                times.look(messages)
                 for topic, batch in _batches(messages):
                     shipper.send(topic, batch)
                 show.at(shipped_bytes + reading.consumed_bytes)
@@ -192,7 +195,7 @@ def run(
         shipper.flush()
         ends = kafka.ends([BACKFILL, ESXTOP])
         show.stage("detecting", None)
-        job.run(starts, ends, show.waiting)
+        job.run(starts, ends, times.span_us, show.waiting)
         show.stage("storing", None)
         for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
             of_topic = {place: end for place, end in ends.items() if place[0] == topic}
@@ -205,6 +208,28 @@ def run(
         count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+class _Times:
+    """The first and the last event time of what is shipped, near enough: files are in order."""
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._last = ""
+
+    def look(self, messages: list[Message]) -> None:
+        """Take in the ends of a list; rejected lines have no time."""
+        for _, _, record in (*messages[:1], *messages[-1:]):
+            if moment := record.get("event_time"):
+                self._first = min(self._first or moment, moment)
+                self._last = max(self._last, moment)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """In µs since 1970; (0, 0) where nothing had a time."""
+        if not self._first:
+            return 0, 0
+        return epoch_microseconds(self._first), epoch_microseconds(self._last)
 
 
 def _batches(messages: list[Message]) -> list[tuple[str, Batch]]:
