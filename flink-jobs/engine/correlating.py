@@ -16,9 +16,15 @@ from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapState, MapStateDescriptor, ValueState, ValueStateDescriptor
 
 from detectors.catalogue import INCIDENTS_TOPIC
-from engine.tracking import EVENT_TYPE
+from engine.tracking import EVENT_TYPE, Kept
 from incidents.configuration import KEEP_US
-from incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC, Correlator, Incident
+from incidents.correlator import (
+    HEARD_TOPIC,
+    INVENTORY_TOPIC,
+    Correlator,
+    Incident,
+    superseded,
+)
 from incidents.places import Places
 from incidents.signals import microseconds, signal_of
 from incidents.usual_hours import Hours
@@ -30,6 +36,9 @@ FLEET_TYPE = Types.ROW([Types.STRING(), EVENT_TYPE])
 """The key, and an event."""
 
 LIVE_EVERY_US = 5_000_000
+FAST_CLOCK_US = 5_000_000
+"""A clock that is faster than this is not believed."""
+
 HISTORY_EVERY_US = 900_000_000
 """History writes what is true in the end; it looks more often only so as to forget."""
 
@@ -38,12 +47,16 @@ _LAST_MS = 2**62
 
 def to_row(incident: Incident) -> Row:
     """An incident as a row of `events`."""
-    return Row(INCIDENTS_TOPIC, incident.event_id, orjson.dumps(asdict(incident)).decode())
+    return _row(asdict(incident))
+
+
+def _row(incident: dict[str, Any]) -> Row:
+    return Row(INCIDENTS_TOPIC, incident["event_id"], orjson.dumps(incident).decode())
 
 
 def known_us(topic: str, event: dict[str, Any]) -> int:
     """The event time by which history sorts; what inventory says holds from the beginning."""
-    if topic == INVENTORY_TOPIC:
+    if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
         return 0
     if topic == HEARD_TOPIC:
         return int(event["heard_us"])
@@ -70,29 +83,45 @@ class CorrelateLive(KeyedProcessFunction):
             ValueStateDescriptor("correlator", Types.PICKLED_BYTE_ARRAY())
         )
         self._places: ValueState = state(ValueStateDescriptor("places", Types.PICKLED_BYTE_ARRAY()))
+        self._known: Places | None = None
         self._bands: MapState = runtime_context.get_map_state(
             MapStateDescriptor("bands", Types.STRING(), Types.PICKLED_BYTE_ARRAY())
         )
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        topic, event = value[0], orjson.loads(value[2])
-        kept = self._correlator.value() or (Correlator("live", LIVE_EVERY_US), 0)
-        correlator, timer_ms = kept
-        places = self._places.value() or Places()
-        for incident in correlator.feed(topic, event, _Bands(self._bands), places):
-            yield to_row(incident)
-        if topic == INVENTORY_TOPIC:
-            self._places.update(places)
-        self._keep(correlator, timer_ms, ctx.timer_service())
+        kept = self._correlator.value()
+        correlator, timer_ms = kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0)
+        places = self._known_places()
+        timers = ctx.timer_service()
+        # One host's fast clock closes nobody else's incidents.
+        latest_us = timers.current_processing_time() * 1000 + FAST_CLOCK_US
+        try:
+            event = orjson.loads(value[2])
+            yield from map(
+                to_row, correlator.feed(value[0], event, _Bands(self._bands), places, latest_us)
+            )
+        except (KeyError, TypeError, ValueError):
+            # It breaks its schema: ClickHouse reads the same topic and keeps it with its reason.
+            return
+        if value[0] == INVENTORY_TOPIC:
+            self._places.update(Kept(places))
+        self._keep(correlator, timer_ms, timers)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         kept = self._correlator.value()
         if kept is None:
             return
-        correlator, _ = kept
-        for incident in correlator.tick(timestamp * 1000, self._places.value() or Places()):
+        correlator, _ = kept.value
+        for incident in correlator.tick(timestamp * 1000, self._known_places()):
             yield to_row(incident)
         self._keep(correlator, 0, ctx.timer_service())
+
+    def _known_places(self) -> Places:
+        """What inventory says: read from Flink's state once, for it is large and changes rarely."""
+        if self._known is None:
+            kept = self._places.value()
+            self._known = kept.value if kept else Places()
+        return self._known
 
     def _keep(self, correlator: Correlator, timer_ms: int, timers: Any) -> None:
         due_us = correlator.next_due_us
@@ -102,7 +131,7 @@ class CorrelateLive(KeyedProcessFunction):
             if not timer_ms or wanted_ms < timer_ms:
                 timers.register_processing_time_timer(wanted_ms)
                 timer_ms = wanted_ms
-        self._correlator.update((correlator, timer_ms))
+        self._correlator.update(Kept((correlator, timer_ms)))
 
 
 class _Bands(MutableMapping[str, Hours]):
@@ -145,6 +174,8 @@ class CorrelateHistory(KeyedProcessFunction):
         self._places = Places()
         self._bands: dict[str, Hours] = {}
         self._instant: list[tuple[str, dict[str, Any]]] = []
+        self._shipped: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, Incident] = {}
         self._timestamp: int | None = None
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
@@ -153,19 +184,32 @@ class CorrelateHistory(KeyedProcessFunction):
         if ctx.timestamp() != self._timestamp:
             yield from self._flush()
         self._timestamp = ctx.timestamp()
-        self._instant.append((value[0], orjson.loads(value[2])))
+        try:
+            event = orjson.loads(value[2])
+            known_us(value[0], event)
+        except (KeyError, TypeError, ValueError):
+            return  # as live
+        self._instant.append((value[0], event))
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         yield from self._flush()
         self._correlator.now_us = max(self._correlator.now_us, self._last_us)
         for incident in self._correlator.look(self._places):
             yield from self._row(incident)
+        stand = [each for each in self._shipped.values() if not each["is_deleted"]]
+        true = [each for each in self._found.values() if not each.is_deleted]
+        yield from map(_row, superseded(stand, true, self._run_id))
 
     def _flush(self) -> Iterator[Row]:
         """What shares a millisecond, in an order of its own: Flink's batch sort is not stable."""
         for topic, event in sorted(self._instant, key=_order):
             # What came later may still belong to it; what came much later does not.
             if known_us(topic, event) > self._last_us + KEEP_US:
+                continue
+            if topic == INCIDENTS_TOPIC:
+                known = self._shipped.get(event["event_id"], event)
+                if event["revision"] >= known["revision"]:
+                    self._shipped[event["event_id"]] = event
                 continue
             for incident in self._correlator.feed(topic, event, self._bands, self._places):
                 yield from self._row(incident)
@@ -175,6 +219,7 @@ class CorrelateHistory(KeyedProcessFunction):
         began_us = microseconds(incident.opened_at)
         ended_us = microseconds(incident.closed_at) if incident.closed_at else self._last_us
         if began_us <= self._last_us and ended_us >= self._first_us:
+            self._found[incident.event_id] = incident
             yield to_row(incident)
 
 

@@ -6,7 +6,7 @@ signals it keeps and writes what differs from what it wrote. Plain Python, no Fl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -111,12 +111,21 @@ class Correlator:
         return min(changes, default=None)
 
     def feed(
-        self, topic: str, event: Mapping[str, Any], bands: Bands, places: Places
+        self,
+        topic: str,
+        event: Mapping[str, Any],
+        bands: Bands,
+        places: Places,
+        latest_us: int = 2**62,
     ) -> Iterator[Incident]:
-        """Take in an event, a host that was heard, or an item of inventory."""
+        """Take in an event, a host that was heard, or an item of inventory.
+
+        Nothing makes it later than `latest_us`. Raises KeyError, TypeError or ValueError where the
+        event breaks its schema; then nothing has changed.
+        """
         if topic == HEARD_TOPIC:
             self.heard.setdefault(event["heard_us"] // _STRETCH_US, set()).add(event["host"])
-            yield from self.tick(event["heard_us"], places)
+            yield from self.tick(min(event["heard_us"], latest_us), places)
             return
         if topic == INVENTORY_TOPIC:
             places.learn(event)
@@ -132,7 +141,7 @@ class Correlator:
                 self.is_dirty = True
             return
         # First the time, so that what it closes is closed in both modes.
-        yield from self.tick(signal.known_us, places)
+        yield from self.tick(min(signal.known_us, latest_us), places)
         self.revisions[name] = event["revision"]
         known = self.signals.get(name)
         self.signals[name] = self._judged(signal, bands, known)
@@ -283,6 +292,21 @@ class Correlator:
         self.heard = {
             stretch: each for stretch, each in self.heard.items() if stretch >= first // _STRETCH_US
         }
+
+
+def superseded(
+    shipped: Iterable[Mapping[str, Any]], found: Iterable[Incident], run_id: str
+) -> Iterator[dict[str, Any]]:
+    """The rows that take back those incidents of which more lines make a part of another.
+
+    `shipped` are rows of the topic that stand, `found` what is true now.
+    """
+    true = list(found)
+    ids = {each.event_id for each in true}
+    members = {name for each in true for name in each.evidence_ids}
+    for row in shipped:
+        if row["event_id"] not in ids and members.intersection(row["evidence_ids"]):
+            yield {**row, "revision": row["revision"] + 1, "is_deleted": 1, "run_id": run_id}
 
 
 def _taken_back(written: Written) -> Incident:

@@ -14,6 +14,7 @@ from pyflink.common import WatermarkStrategy
 from pyflink.datastream import DataStream
 from pyflink.table import StreamTableEnvironment
 
+from detectors.catalogue import INCIDENTS_TOPIC
 from detectors.events import timestamp
 from engine.correlating import (
     FLEET,
@@ -67,7 +68,9 @@ def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: Abo
     """The view `tracked`, and all events around its time, to incidents, as rows of `events`."""
     # Its own events may be there already when the job starts; a copy changes nothing.
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
-    tables.execute_sql(_shipped_events(bootstrap, (*TOPICS, INVENTORY_TOPIC), scan))
+    tables.execute_sql(
+        _shipped_events(bootstrap, (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC), scan)
+    )
     stuns_since, since, until = (
         timestamp(max(0, each))
         for each in (
@@ -82,7 +85,12 @@ def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: Abo
         WHERE `topic` IN ({_listed((*TOPICS, INVENTORY_TOPIC, HEARD_TOPIC))})
         UNION ALL
         SELECT `topic`, `owner`, `event` FROM (
-            SELECT *, JSON_VALUE(`event`, '$.started_at') AS `started_at` FROM shipped_events
+            SELECT
+                *,
+                COALESCE(
+                    JSON_VALUE(`event`, '$.started_at'), JSON_VALUE(`event`, '$.opened_at')
+                ) AS `started_at`
+            FROM shipped_events
         )
         WHERE
             `topic` = '{INVENTORY_TOPIC}'

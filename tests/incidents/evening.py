@@ -56,6 +56,10 @@ def events(case: dict[str, Any]) -> list[Fed]:
     ]
 
 
+def until_us(case: dict[str, Any]) -> int:
+    return _us(case["until"])
+
+
 def known_us(fed: Fed) -> int:
     topic, event = fed
     if topic == HEARD_TOPIC:

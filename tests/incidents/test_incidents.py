@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from engine.correlating import HISTORY_EVERY_US, LIVE_EVERY_US
-from incidents.correlator import Incident
+from incidents.correlator import Incident, superseded
 from tests.incidents.evening import CASES, cases, events, final_rows, known_us, load
 
 SCHEMA = orjson.loads(Path("schemas/incident.v1.schema.json").read_bytes())
@@ -30,7 +30,7 @@ def told(row: Incident, expected: dict[str, Any]) -> dict[str, Any]:
     if "no_next_steps" in expected:
         found["no_next_steps"] = [each for each in expected["no_next_steps"] if each not in steps]
     for name in ("opened_at", "closed_at", "detected_at"):
-        if name in found and found[name]:
+        if found.get(name):
             found[name] = found[name][11:19]
     return found
 
@@ -74,3 +74,16 @@ def test_order_does_not_matter(path: Path) -> None:
 def test_every_case_is_read() -> None:
     assert len(cases()) >= 15
     assert {each.suffix for each in CASES.iterdir()} == {".yaml"}
+
+
+def test_an_incident_that_became_part_of_another_is_taken_back() -> None:
+    case = load(CASES / "array_beside_a_storm.yaml")
+    fed = sorted(events(case), key=known_us)
+    true = final_rows(fed, case["until"], HISTORY_EVERY_US)
+    standing = [
+        {"event_id": "a part of it", "revision": 7, "evidence_ids": true[0].evidence_ids[1:2]},
+        {"event_id": "of another night", "revision": 7, "evidence_ids": ["another"]},
+        {"event_id": true[0].event_id, "revision": 7, "evidence_ids": true[0].evidence_ids},
+    ]
+    [row] = superseded(standing, true, "run")
+    assert (row["event_id"], row["revision"], row["is_deleted"]) == ("a part of it", 8, 1)
