@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from stunwatch.errors import UserError
@@ -24,6 +25,8 @@ COMMANDS = (
     "replay",
     "sql",
     "watch",
+    "report",
+    "incident",
     "demo",
     "simulate",
     "audit",
@@ -76,7 +79,8 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True).print(f"[red]stunwatch:[/] {error}", highlight=False, soft_wrap=True)
+        said = f"[red]stunwatch:[/] {escape(str(error))}"
+        Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -100,26 +100,51 @@ WITH
         hosts_of_vms
     ) AS near_hosts,
 
+    -- Of a fleet's year the stuns of every nth VM speak for all, and the samples of every nth host.
+    (
+        SELECT greatest(1, intDiv(count(), 200000))
+        FROM stuns_stored
+        WHERE
+            ended_at >= from_at AND ended_at < until_at
+            AND positionCaseInsensitive(vm, {vm:String}) > 0
+            AND (empty(volumes) OR has(volumes, datastore))
+            AND (empty(hosts) OR has(hosts, host))
+    ) AS one_vm_of,
+    assumeNotNull(one_vm_of) AS nth_vm,
+
+    (
+        SELECT greatest(1, intDiv(count(), 1000000))
+        FROM latency_samples_stored
+        WHERE
+            object_class IN ('scsi_device', 'disk')
+            AND sampled_at >= from_at AND sampled_at < until_at
+            AND (empty(luns) OR has(luns, device))
+            AND (empty(near_hosts) OR has(near_hosts, host))
+    ) AS one_host_of,
+    assumeNotNull(one_host_of) AS nth_host,
+
     -- What happened, and when somebody listened: the first and the last line of each side.
     watched AS
     (
         SELECT
             'stuns_per_day' AS measure, toDateTime64(ended_at, 6, 'UTC') AS seen_at,
             duration_us / 1e6 AS duration_s, 1 AS is_event
-        FROM stuns
-        WHERE
+        FROM stuns_stored FINAL
+        PREWHERE
             ended_at >= from_at AND ended_at < until_at
-            AND positionCaseInsensitive(vm, {vm:String}) > 0
+            AND cityHash64(datastore, vm) % nth_vm = 0
+        WHERE
+            positionCaseInsensitive(vm, {vm:String}) > 0
             AND (empty(volumes) OR has(volumes, datastore))
             AND (empty(hosts) OR has(hosts, host))
         UNION ALL
         SELECT
             'conflict_episodes_per_day' AS measure, toDateTime64(started_at, 6, 'UTC') AS seen_at,
             0 AS duration_s, 1 AS is_event
-        FROM reservation_conflicts
+        FROM reservation_conflicts_stored FINAL
+        PREWHERE started_at >= from_at AND started_at < until_at
         WHERE
-            started_at >= from_at AND started_at < until_at
-            AND NOT is_expected
+            NOT is_expected
             AND (empty(near_hosts) OR has(near_hosts, host))
             -- The log of old hosts never names the device.
             AND (empty(luns) OR device = '' OR has(luns, device) OR has(volumes, device))
@@ -200,11 +225,13 @@ WITH
             sampled_at >= moment AS is_after,
             assumeNotNull(avg(davg_ms)) AS mean_ms,
             assumeNotNull(max(davg_ms)) AS peak_ms
-        FROM latency_samples
-        WHERE
+        FROM latency_samples_stored FINAL
+        PREWHERE
             object_class IN ('scsi_device', 'disk')
             AND sampled_at >= from_at AND sampled_at < until_at
-            AND NOT (sampled_at >= moment AND sampled_at < settled_at)
+            AND cityHash64(host) % nth_host = 0
+        WHERE
+            NOT (sampled_at >= moment AND sampled_at < settled_at)
             AND isNotNull(davg_ms) AND coalesce(commands_per_second, 1) > 0
             AND (empty(luns) OR has(luns, device))
             AND (empty(near_hosts) OR has(near_hosts, host))
@@ -220,7 +247,10 @@ WITH
         SELECT
             measure, is_after,
             arrayConcat(
-                arrayMap(each -> length(each) * 86400 / width_s, together),
+                arrayMap(
+                    each -> length(each) * 86400 * if(measure = 'stuns_per_day', nth_vm, 1) / width_s,
+                    together
+                ),
                 arrayWithConstant(bins_count - length(together), 0.)
             ) AS tested_by,
             tested_by AS told_by
@@ -306,6 +336,7 @@ SELECT
             {vm:String} != '', 'the VMs named',
             notEmpty(hosts), 'the host',
             for_device != '', 'everything: inventory names no datastore',
+            nth_vm > 1, concat('every ', toString(nth_vm), 'th VM'),
             'everything'
         ),
         notEmpty(luns), if(
@@ -315,6 +346,7 @@ SELECT
         notEmpty(hosts), 'the host',
         notEmpty(near_hosts), 'the hosts of the VMs: inventory names no LUN',
         {vm:String} != '' OR for_datastore != '', 'everything: inventory names no LUN',
+        measure LIKE '%davg%' AND nth_host > 1, concat('every ', toString(nth_host), 'th host'),
         'everything'
     ) AS looked_at,
     assumeNotNull(moment) AS changed_at

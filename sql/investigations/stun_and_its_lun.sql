@@ -6,30 +6,66 @@
 -- param margin_seconds = 60 : how long before and after the stun counts as meanwhile
 -- param slow_ms = 25 : from which DAVG on another host counts as slow too
 WITH
+    -- A constant: it is worked out once.
+    (
+        SELECT
+            groupArray((event_id, vm, datastore, started_at, ended_at, duration_us, at_host, first_at, last_at))
+        FROM
+        (
+            SELECT
+                event_id, toString(vm) AS vm, toString(datastore) AS datastore, started_at, ended_at, duration_us,
+                if(names.host = '', toString(stuns.host), names.host) AS at_host,
+                started_at - INTERVAL {margin_seconds:UInt32} SECOND AS first_at,
+                ended_at + INTERVAL {margin_seconds:UInt32} SECOND AS last_at
+            FROM stuns
+            LEFT JOIN host_aliases AS names ON stuns.host = names.alias
+            WHERE
+                (datastore, vm, event_id) IN
+                (
+                    SELECT datastore, vm, event_id
+                    FROM stuns_stored
+                    WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+                    ORDER BY duration_us DESC
+                    LIMIT 10 * {most:UInt32} + 50
+                )
+            ORDER BY duration_us DESC, ended_at ASC
+            LIMIT {most:UInt32}
+        ) AS longest
+    ) AS longest_stuns,
+
     chosen AS
     (
         SELECT
-            event_id, vm, datastore, started_at, ended_at, duration_us,
-            if(names.host = '', stuns.host, names.host) AS at_host,
-            started_at - INTERVAL {margin_seconds:UInt32} SECOND AS first_at,
-            ended_at + INTERVAL {margin_seconds:UInt32} SECOND AS last_at
-        FROM stuns
-        LEFT JOIN host_aliases AS names ON stuns.host = names.alias
-        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
-        ORDER BY duration_us DESC, ended_at ASC
-        LIMIT {most:UInt32}
+            each.1 AS event_id, each.2 AS vm, each.3 AS datastore, each.4 AS started_at,
+            each.5 AS ended_at, each.6 AS duration_us, each.7 AS at_host, each.8 AS first_at,
+            each.9 AS last_at
+        FROM (SELECT arrayJoin(longest_stuns) AS each) AS one
     ),
 
     luns AS
     (
         SELECT DISTINCT chosen.event_id AS event_id, storage.device AS device
         FROM chosen
-        INNER JOIN vm_storage AS storage ON chosen.vm = storage.vm
+        INNER JOIN
+        (
+            SELECT *
+            FROM vm_storage
+            WHERE vm IN (SELECT vm FROM chosen) AND device != ''
+        ) AS storage ON chosen.vm = storage.vm
         WHERE
-            storage.device != ''
-            AND chosen.datastore IN (storage.datastore, storage.datastore_uuid)
+            chosen.datastore IN (storage.datastore, storage.datastore_uuid)
             AND storage.valid_from <= chosen.started_at
             AND (isNull(storage.valid_until) OR chosen.started_at < storage.valid_until)
+    ),
+
+    near_hosts AS
+    (
+        SELECT at_host AS name
+        FROM chosen
+        UNION DISTINCT
+        SELECT alias AS name
+        FROM host_aliases
+        WHERE host IN (SELECT at_host FROM chosen)
     ),
 
     samples AS
@@ -37,15 +73,21 @@ WITH
         SELECT
             if(names.host = '', measured.host, names.host) AS on_host,
             device, sampled_at, davg_ms, kavg_ms, commands_per_second
-        FROM latency_samples AS measured
+        FROM
+        (
+            SELECT host, device, sampled_at, davg_ms, kavg_ms, commands_per_second
+            FROM latency_samples_stored FINAL
+            -- Few devices of many, then few moments: by the sort key, before duplicates are looked for.
+            PREWHERE
+                object_class IN ('scsi_device', 'disk')
+                AND (device IN (SELECT device FROM luns) OR host IN (SELECT name FROM near_hosts))
+                AND sampled_at >= (SELECT min(first_at) FROM chosen) - INTERVAL 1 HOUR
+                AND sampled_at <= (SELECT max(last_at) FROM chosen)
+        ) AS measured
         LEFT JOIN host_aliases AS names ON measured.host = names.alias
         WHERE
-            object_class IN ('scsi_device', 'disk')
-            AND sampled_at >= (SELECT min(first_at) FROM chosen) - INTERVAL 1 HOUR
-            AND sampled_at <= (SELECT max(last_at) FROM chosen)
-            AND arrayExists(
-                span -> sampled_at >= span.1 - INTERVAL 1 HOUR AND sampled_at <= span.2,
-                (SELECT groupArray((first_at, last_at)) FROM chosen)
+            arrayExists(
+                stun -> sampled_at >= stun.8 - INTERVAL 1 HOUR AND sampled_at <= stun.9, longest_stuns
             )
     ),
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import gaierror
 
 import orjson
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from stunwatch.alerts import service
 from stunwatch.alerts.book import Book
 from stunwatch.alerts.configuration import Configuration, Receiver, parse
+from stunwatch.alerts.marks import Marks, Mute, read_marks
 from stunwatch.alerts.messages import Message
 from stunwatch.alerts.sending import alerts_of, send
-from stunwatch.alerts.service import Desk, read_book
+from stunwatch.alerts.service import Desk, MarksReader, read_book
 from stunwatch.errors import UserError
 from stunwatch.settings import Settings, load_settings
 from tests.alerts.incidents import closed, incident
@@ -104,3 +106,73 @@ def test_alertmanager_hears_of_the_end_of_what_is_withdrawn() -> None:
     assert withdrawn["labels"] == opened["labels"]
     assert withdrawn["endsAt"] == "2026-03-01T12:00:00Z"
     assert over["endsAt"] == "2026-03-01T02:12:00.000000Z"
+
+
+def test_what_is_muted_is_told_once_whenever_the_service_is_killed(settings: Settings) -> None:
+    """A new desk for every step: what is saved is all that is known."""
+    marks = Marks((Mute("esx01", "", "", (NOON + timedelta(hours=1)).timestamp()),))
+    inbox = Inbox(refuse=1)
+
+    def desk() -> Desk:
+        return Desk(settings, read_book(settings) or Book(), configuration(), inbox)
+
+    desk().take([(0, 0, orjson.dumps(incident("a")))], NOON, marks)
+    for minute in (10, 59, 60, 61, 70):
+        now = NOON + timedelta(minutes=minute)
+        desk().end_mutes(now, marks)
+        # Kafka hands out again what was read.
+        desk().take([(0, 0, orjson.dumps(incident("a")))], now, Marks())
+        desk().deliver(now)
+        assert len(inbox.titles) == (minute > 60)
+    desk().take([(0, 1, orjson.dumps(closed("a")))], now, marks)
+    desk().deliver(now)
+    desk().deliver(now)
+    assert inbox.titles == [
+        "[critical] Host a loses its storage",
+        "[critical] over: Host a loses its storage",
+    ]
+
+
+def test_when_marks_cannot_be_known_that_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Marks | None] = [None, None, Marks(), None]
+
+    def read() -> Marks:
+        if (answer := answers.pop(0)) is None:
+            raise UserError("ClickHouse is away.")
+        return answer
+
+    reader = MarksReader(read)
+    assert reader.is_due
+    assert not reader.is_ready
+    assert (reader.read(), reader.read()) == (None, None)
+    assert not reader.is_due
+    assert not reader.is_ready
+    assert reader.read() == Marks()
+    assert reader.is_ready
+    assert reader.problem == ""
+    assert reader.read() is None
+    said = capsys.readouterr().out
+    assert said.count("ClickHouse is away. Nothing is held back for them.") == 2
+    assert said.count("acknowledgements are known\n") == 1
+    # At the start it is waited for, but not for ever.
+    monkeypatch.setattr(service, "WAITS_FOR_MARKS_S", 0.0)
+    assert MarksReader(read).is_ready
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), gaierror(-2, "name")])
+def test_clickhouse_that_is_away_is_a_sentence(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    with pytest.raises(UserError, match="no local pipeline"):
+        read_marks(settings)
+    settings.secrets.mkdir()
+    (settings.secrets / "reader").write_text("secret\n")
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("http.client.HTTPConnection.connect", refuse)
+    with pytest.raises(UserError, match="ClickHouse does not answer"):
+        read_marks(settings)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,6 +17,7 @@ import orjson
 import pytest
 import yaml
 
+from stunwatch.clickhouse import as_user
 from stunwatch.runtime.health import examine
 from tests.alerts.incidents import closed, incident
 from tests.end_to_end.conftest import Pipeline
@@ -136,8 +139,136 @@ def test_each_change_is_told_once_though_the_receiver_fails_and_the_service_is_k
         ]
     assert not any("of a replay" in title for title in titles)
     wait_until(lambda: not note(pipeline))
-    pipeline.wait_for("SELECT count() FROM incidents WHERE hasAny(vms, ['sql01'])", 21)
-    pipeline.wait_for("SELECT count() FROM incidents WHERE state = 'closed'", 20)
+    told = "SELECT count() FROM incidents WHERE verdict LIKE 'Host alerted%'"
+    pipeline.wait_for(told, 20)
+    pipeline.wait_for(f"{told} AND state = 'closed'", 20)
+
+
+def of_host(name: str, revision: int, **fields: Any) -> dict[str, Any]:
+    """An incident of a host of that name."""
+    return incident(name, revision, **{"hosts": [f"{name}.lab.example"], **fields})
+
+
+def title(what: str, name: str) -> str:
+    return f"[{what}Host {name} loses its storage"
+
+
+def mute_for(pipeline: Pipeline, host: str, seconds: float) -> None:
+    """A mute shorter than the command line makes."""
+    expires_at = datetime.now(UTC) + timedelta(seconds=seconds)
+    as_user(pipeline.settings, "admin").command(
+        "INSERT INTO mutes_stored (mute_id, host, reason, muted_by, muted_at, expires_at) VALUES"
+        f" (generateUUIDv4(), '{host}', 'a test', 'test', now64(3),"
+        f" fromUnixTimestamp64Milli({round(expires_at.timestamp() * 1000)}))"
+    )
+
+
+def test_what_people_say_is_honoured_exactly_though_receiver_and_service_fail(
+    pipeline: Pipeline, hook: Hook, configure: Callable[[dict[str, Any]], None]
+) -> None:
+    configure(
+        {
+            "receivers": [
+                {
+                    "name": "marked_hook",
+                    "url": f"json://{hook.place}/",
+                    "severities": ["notice", "warning", "critical"],
+                }
+            ],
+            "retry": {"first_seconds": 0.2, "longest_seconds": 2},
+        }
+    )
+    # The service looks whether the file has changed once a second or so.
+    time.sleep(2)
+
+    def titles() -> list[str]:
+        return [body["title"] for _, body in hook.accepted]
+
+    words = ("--for", "4h", "--reason", "a new HBA")
+    pipeline.run("incident", "mute", "--host", "lifted", *words)
+    mute_for(pipeline, "expires.lab.example", 15)
+    muted_at = time.monotonic()
+    publish(
+        pipeline,
+        of_host("lifted", 1, severity="notice"),
+        of_host("expires", 1),
+        of_host("over", 1, hosts=["lifted.lab.example"]),
+        of_host("usual", 1, state="noted"),
+        of_host("seen_to", 1, severity="notice"),
+    )
+    wait_until(lambda: title("notice] ", "seen_to") in titles())
+    assert hook.refused == 3
+
+    # What is held back is in the book, and survives.
+    [process] = pipeline.processes("alerts")
+    os.kill(process.pid, signal.SIGKILL)
+    identity = incident("seen_to")["event_id"]
+    pipeline.wait_for(f"SELECT count() FROM incidents WHERE incident_id = '{identity}'", 1)
+    pipeline.run("incident", "ack", identity, "--note", "mine")
+    publish(
+        pipeline,
+        of_host("lifted", 2, severity="warning"),
+        closed("over", 2, hosts=["lifted.lab.example"]),
+        of_host("seen_to", 2, severity="warning"),
+    )
+    wait_until(lambda: title("critical] ", "expires") in titles())
+    assert time.monotonic() > muted_at + 13
+    assert titles() == [title("notice] ", "seen_to"), title("critical] ", "expires")]
+
+    listed = pipeline.run("incident", "list").stdout
+    [mute_id] = re.findall(r"muted: lifted until .* \(mute (\w+)\)", listed)
+    pipeline.run("incident", "unmute", mute_id)
+    wait_until(lambda: title("warning] ", "lifted") in titles())
+    publish(
+        pipeline,
+        of_host("seen_to", 3),
+        of_host("usual", 2),
+        *(closed(name, 9) for name in ("lifted", "expires", "usual", "seen_to")),
+    )
+    wait_until(lambda: len(titles()) >= 9)
+    time.sleep(3)
+    assert sorted(titles()[3:]) == sorted(
+        [
+            title("critical] worse: ", "seen_to"),
+            title("critical] ", "usual"),
+            title("warning] over: ", "lifted"),
+            *(title("critical] over: ", name) for name in ("expires", "usual", "seen_to")),
+        ]
+    )
+
+
+def test_what_is_muted_is_told_while_clickhouse_does_not_answer(
+    pipeline: Pipeline, hook: Hook, configure: Callable[[dict[str, Any]], None]
+) -> None:
+    hook.refuse = 0
+    configure({"receivers": [{"name": "any_hook", "url": f"json://{hook.place}/"}]})
+    time.sleep(2)
+    pipeline.run("incident", "mute", "--host", "deaf", "--for", "30m", "--reason", "a test")
+    publish(pipeline, of_host("deaf", 1, scope="host"))
+    pipeline.wait_for("SELECT count() FROM incidents WHERE has(hosts, 'deaf.lab.example')", 1)
+    time.sleep(2)
+    assert not hook.accepted
+    servers = pipeline.processes("clickhouse")
+    try:
+        for each in servers:
+            os.kill(each.pid, signal.SIGSTOP)
+        publish(pipeline, of_host("too much", 1, hosts=["deaf.lab.example"]))
+        wait_until(lambda: len(hook.accepted) == 1)
+        assert "mutes and acknowledgements are not known" in note(pipeline)
+    finally:
+        for each in servers:
+            os.kill(each.pid, signal.SIGCONT)
+    wait_until(lambda: not note(pipeline))
+    assert [body["title"] for _, body in hook.accepted] == [title("critical] ", "too much")]
+    said = (pipeline.settings.logs / "alerts.log").read_text()
+    assert said.count("mutes and acknowledgements are not known: ClickHouse does not answer") == 1
+    checked = pipeline.run("alerts", "check").stdout
+    [mute_id] = re.findall(r"muted: deaf until .* a test \(mute (\w+)\)", checked)
+    pipeline.run("incident", "unmute", mute_id)
+    wait_until(lambda: len(hook.accepted) == 2)
+    assert "Nothing is muted." in pipeline.run("alerts", "check").stdout
+    publish(pipeline, *(closed(name, 2) for name in ("deaf", "too much")))
+    wait_until(lambda: len(hook.accepted) == 4)
 
 
 def test_a_receiver_that_is_down_shows_in_status(

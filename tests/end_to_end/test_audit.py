@@ -18,7 +18,7 @@ from detectors.catalogue import detector
 from stunwatch.audit.events import CHECKS, Difference, all_spans, compare
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.commands.audit import EXIT_DIFFERS
-from tests.detectors.cases import cases_of
+from tests.detectors.cases import cases_of, joins_of
 from tests.end_to_end.conftest import STUNWATCH, Pipeline
 
 HOST = "esx30.lab.example"
@@ -30,21 +30,42 @@ def admin(pipeline: Pipeline) -> ClickHouse:
 
 
 @pytest.fixture(scope="module")
-def audited01(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a VM with stuns of 100 005, 100 015, … µs, and of a host with a count-down."""
+def replayed(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What most tests look at, replayed at once: each run of the history job takes its time."""
     root = tmp_path_factory.mktemp("audited")
+    for name in CHECKS:
+        each = detector(name)
+        for case in cases_of(each):
+            word = f"case-{name}-{case.name}".replace("_", "-")
+            if each.owner == "vm":
+                vm_log(root, word, (case / "input.log").read_text())
+            else:
+                host_log(root, word, "vmkernel.log", (case / "input.log").read_text())
+    for number, join in enumerate(joins_of(detector("migrations"))):
+        vm_log(root, join.name.replace("_", "-"), (join / "vm.log").read_text())
+        host_log(root, HOST, f"hostd.{number}.log", (join / "host.log").read_text())
+    random = Random(20)
+    for number in range(40):
+        vm_log(root, f"any{number:02}", "".join(anything(random)))
+    # Stuns of 100 005, 100 015, … µs.
     vm_log(root, "audited01", minutes(60, "audited01", datetime(2018, 3, 1, tzinfo=UTC)))
-    log = root / "esx31.lab.example/scratch/log/vmkernel.log"
-    log.parent.mkdir(parents=True)
-    log.write_text(
-        "".join(
-            f"Jun  5 04:03:0{second} esx31 vmkernel: 21:10:09:0{second}.765 cpu1:1051)"
-            f"SCSI: vm 1051: 117: Sync CR at {64 - 16 * second}\n"
-            for second in range(5)
-        )
+    vm_log(root, "gap01", minutes(1_000, "gap01", datetime(2018, 6, 1, tzinfo=UTC)))
+    vm_log(root, "tail01", minutes(100, "tail01", datetime(2018, 8, 1, tzinfo=UTC)))
+    countdown = (
+        f"Jun  5 04:03:0{second} esx31 vmkernel: 21:10:09:0{second}.765 cpu1:1051)"
+        f"SCSI: vm 1051: 117: Sync CR at {64 - 16 * second}\n"
+        for second in range(5)
     )
-    pipeline.run("replay", root)
+    host_log(root, "esx31.lab.example", "vmkernel.log", "".join(countdown))
+    # A case's lines without heads do not look like a log: replay says so.
+    pipeline.run("replay", root, code=1)
     return root
+
+
+def host_log(root: Path, host: str, name: str, text: str) -> None:
+    log = root / host / "scratch/log" / name
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(text)
 
 
 def vm_log(root: Path, vm: str, text: str) -> Path:
@@ -80,12 +101,6 @@ def audit(pipeline: Pipeline, *words: str) -> dict[str, Any]:
     return found
 
 
-def told(pipeline: Pipeline, vm: str) -> list[dict[str, Any]]:
-    """What `audit` says of a VM's stuns."""
-    differences = audit(pipeline)["events"]["stuns"]["differences"]
-    return [each for each in differences if each["owner"] == f"ds-audit/{vm}"]
-
-
 def gaps(found: dict[str, Any], path: Path) -> list[list[int]]:
     """What `audit` said of a file."""
     each = [each["gaps"] for each in found["files"]["gaps"] if each["path"] == str(path)]
@@ -102,30 +117,18 @@ def differences_of(pipeline: Pipeline, words: str) -> list[Difference]:
     ]
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_every_case_is_told_by_sql_as_by_the_tracker(
-    pipeline: Pipeline, tmp_path: Path, name: str
-) -> None:
-    each = detector(name)
-    for case in cases_of(each):
-        word = case.name.replace("_", "-")
-        if each.owner == "vm":
-            place = tmp_path / HOST / "vmfs/volumes/ds-audit" / f"case-{word}" / "vmware.log"
-        else:
-            place = tmp_path / f"case-{word}" / "scratch/log/vmkernel.log"
-        place.parent.mkdir(parents=True)
-        shutil.copy(case / "input.log", place)
-    # Lines without heads do not look like a log: replay says so.
-    pipeline.run("replay", tmp_path, code=0 if each.owner == "vm" else 1)
+def test_sql_tells_every_case_as_the_trackers_do(pipeline: Pipeline, replayed: Path) -> None:
     assert pipeline.differences() <= pipeline.known_differences
+    since = "1970-01-02 00:00:00"
+    for check in CHECKS:
+        found = [
+            compare(pipeline.reader, check, span, since) for span in all_spans(pipeline.reader)
+        ]
+        assert sum(each.same for each in found) >= 3, check
 
 
-def test_whatever_a_log_says_both_tell_the_same(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_whatever_a_log_says_both_tell_the_same(pipeline: Pipeline, replayed: Path) -> None:
     """Lines about stuns in any order: the two implementations agree."""
-    random = Random(20)
-    for number in range(40):
-        vm_log(tmp_path, f"any{number:02}", "".join(anything(random)))
-    pipeline.run("replay", tmp_path)
     assert pipeline.one("SELECT count() FROM stuns WHERE vm LIKE 'any%'") > 100
     assert not differences_of(pipeline, "ds-audit/any")
 
@@ -150,19 +153,6 @@ def anything(random: Random) -> Iterator[str]:
         yield f"{stamp} In(05){continued} vcpu-0 - {message}\n"
 
 
-def test_a_row_that_is_gone_is_missing(
-    pipeline: Pipeline, admin: ClickHouse, audited01: Path
-) -> None:
-    admin.command("DELETE FROM stuns_stored WHERE vm = 'audited01' AND duration_us = 100015")
-    [found] = told(pipeline, "audited01")
-    assert (found["finding"], found["at"]) == ("missing", "2018-03-01 00:15:00.000")
-    assert found["recomputed"][0]["duration_us"] == "100015"
-    done = pipeline.run("audit", "--most", "1000", code=EXIT_DIFFERS)
-    assert "stuns are missing" in done.stdout
-    assert "ds-audit/audited01" in done.stdout
-    pipeline.run("replay", audited01)
-
-
 @pytest.mark.parametrize(
     ("column", "value", "shown"),
     [
@@ -173,71 +163,117 @@ def test_a_row_that_is_gone_is_missing(
     ],
 )
 def test_a_row_that_was_altered_is_different(
-    pipeline: Pipeline, admin: ClickHouse, audited01: Path, column: str, value: str, shown: str
+    pipeline: Pipeline, admin: ClickHouse, replayed: Path, column: str, value: str, shown: str
 ) -> None:
     where = "vm = 'audited01' AND ended_at = '2018-03-01 00:25:00'"
     before = pipeline.one(f"SELECT toString(tuple({column})) FROM stuns WHERE {where}")
     update = f"ALTER TABLE stuns_stored UPDATE {column} = {{}} WHERE {where}"
     admin.command(f"{update.format(value)} SETTINGS mutations_sync = 1")
-    [found] = told(pipeline, "audited01")
-    assert (found["finding"], found["at"]) == ("different", "2018-03-01 00:25:00.000")
-    [mine], [theirs] = found["recomputed"], found["stored"]
-    assert {name for name in mine if mine[name] != theirs[name]} == {column}
-    assert theirs[column] == shown
+    [found] = differences_of(pipeline, "ds-audit/audited01")
+    assert (found.finding, found.anchor) == ("different", "2018-03-01 00:25:00.000")
+    [(name, _, theirs)] = found.fields
+    assert (name, theirs) == (column, shown)
     admin.command(f"{update.format(before[1:-1])} SETTINGS mutations_sync = 1")
 
 
 def test_a_stun_that_no_line_tells_is_extra(
-    pipeline: Pipeline, admin: ClickHouse, audited01: Path
+    pipeline: Pipeline, admin: ClickHouse, replayed: Path
 ) -> None:
     where = "vm = 'audited01' AND duration_us = 100005"
     admin.command(
         "INSERT INTO stuns_stored SELECT * REPLACE (generateUUIDv4() AS event_id,"
         f" ended_at + INTERVAL 2 HOUR AS ended_at) FROM stuns_stored WHERE {where}"
     )
-    [found] = told(pipeline, "audited01")
-    assert (found["finding"], found["at"]) == ("extra", "2018-03-01 02:05:00.000")
+    [found] = differences_of(pipeline, "ds-audit/audited01")
+    assert (found.finding, found.anchor) == ("extra", "2018-03-01 02:05:00.000")
     admin.command(f"DELETE FROM stuns_stored WHERE {where} AND ended_at > '2018-03-01 01:00:00'")
 
 
+def test_a_hosts_number_of_a_migration_that_was_altered_is_told(
+    pipeline: Pipeline, admin: ClickHouse, replayed: Path
+) -> None:
+    """Of one migration hostd alone tells the stun, of another the VM's own log does."""
+    by_host, by_vm = "8311186098575749161", "8311186098575749160"
+    where = "vm = 'vm-log-names-the-migration-only' AND measured_by = 'hostd'"
+    update = f"ALTER TABLE stuns_stored UPDATE {{}} WHERE {where} SETTINGS mutations_sync = 1"
+    assert pipeline.one(f"SELECT migration_id FROM stuns WHERE {where}") == by_host
+    admin.command(update.format("duration_us = 77"))
+    [altered] = differences_of(pipeline, f"migration {by_host}")
+    assert (altered.finding, altered.fields) == ("different", [("duration_us", "64319", "77")])
+
+    # A second row of what the VM's own log tells, and none of what hostd alone tells.
+    admin.command(update.format(f"duration_us = 64319, migration_id = '{by_vm}'"))
+    [missing] = differences_of(pipeline, f"migration {by_host}")
+    assert (missing.finding, missing.anchor) == ("missing", "2023-06-21 11:40:10.540000")
+    assert missing.recomputed[0]["host"] == "esx30"
+
+    # Nobody's.
+    admin.command(update.format("migration_id = '83'"))
+    [extra] = [each for each in differences_of(pipeline, "migration 83") if each is not missing][:1]
+    assert (extra.finding, extra.owner) == ("extra", "migration 83")
+    admin.command(update.format(f"migration_id = '{by_host}'"))
+    assert not differences_of(pipeline, "migration 83")
+
+
 def test_a_count_down_that_was_altered_is_different(
-    pipeline: Pipeline, admin: ClickHouse, audited01: Path
+    pipeline: Pipeline, admin: ClickHouse, replayed: Path
 ) -> None:
     update = (
         "ALTER TABLE reservation_conflicts_stored UPDATE outcome = '{}'"
         " WHERE startsWith(host, 'esx31') SETTINGS mutations_sync = 1"
     )
     admin.command(update.format("recovered"))
-    [found] = differences_of(pipeline, "esx31")
+    [found] = differences_of(pipeline, "esx31 ")
     assert found.fields == [("outcome", "failed", "recovered")]
     admin.command(update.format("failed"))
 
 
-def test_bytes_that_never_arrived_are_told_and_shipped_again(
-    pipeline: Pipeline, admin: ClickHouse, tmp_path: Path
+def test_what_is_missing_is_told_and_shipped_again(
+    pipeline: Pipeline, admin: ClickHouse, replayed: Path
 ) -> None:
-    text = minutes(1_000, "gap01", datetime(2018, 6, 1, tzinfo=UTC))
-    log = vm_log(tmp_path, "gap01", text)
-    pipeline.run("replay", tmp_path)
+    folder = replayed / HOST / "vmfs/volumes/ds-audit"
+    holed, growing = folder / "gap01/vmware.log", folder / "tail01/vmware.log"
     before = without_arrival(pipeline, "gap01")
-    lines = text.splitlines(keepends=True)
+
+    # A row that is gone is missing.
+    admin.command("DELETE FROM stuns_stored WHERE vm = 'gap01' AND duration_us = 100505")
+    [found] = audit(pipeline)["events"]["stuns"]["differences"]
+    assert (found["finding"], found["owner"]) == ("missing", "ds-audit/gap01")
+    assert found["at"] == "2018-06-01 08:25:00.000"
+    assert found["recomputed"][0]["duration_us"] == "100505"
+    done = pipeline.run("audit", "--most", "1000", code=EXIT_DIFFERS)
+    assert "stuns are missing" in done.stdout
+    assert "ds-audit/gap01" in done.stdout
+    assert "Not compared: the causes of stuns" in done.stdout
+
+    # So are lines that never came, and what a file has grown by.
+    lines = holed.read_text().splitlines(keepends=True)
     start, end = (sum(map(len, lines[:number])) for number in (500, 520))
     admin.command(
         f"DELETE FROM log_lines_stored WHERE vm = 'gap01' AND offset >= {start} AND offset < {end}"
     )
-    admin.command("DELETE FROM stuns_stored WHERE vm = 'gap01' AND duration_us = 100505")
     admin.command("DELETE FROM stuns_stored WHERE vm = 'gap01' AND duration_us = 100515")
-    assert gaps(audit(pipeline), log) == [[start, end]]
     # Rotation renames a file: it is known by how it begins.
-    rotated = log.rename(log.with_name("vmware-1.log"))
-    log.write_text("2018-07-01T00:00:00.000Z| vmx| I120: Log for VMware ESX pid=1\n")
-    assert not gaps(audit(pipeline, "--repair"), rotated)
-    log.unlink()
+    rotated = holed.rename(holed.with_name("vmware-1.log"))
+    holed.write_text("2018-07-01T00:00:00.000Z| vmx| I120: Log for VMware ESX pid=1\n")
+    size = growing.stat().st_size
+    more = minutes(20, "tail01", datetime(2018, 8, 1, 1, 40, tzinfo=UTC))
+    with growing.open("a") as file:
+        file.write(more + "2018-08-01T09:00:00.000Z| vmx| I120: a line that is still being wr")
+    told = audit(pipeline)
+    assert gaps(told, rotated) == [[start, end]]
+    assert gaps(told, growing) == [[size, size + len(more)]]
+
+    told = audit(pipeline, "--repair")
+    assert not gaps(told, rotated)
+    assert not gaps(told, growing)
+    holed.unlink()
     shipped = pipeline.one(
         "SELECT count() FROM log_lines WHERE vm = 'gap01' AND file LIKE '%-1.log'"
     )
     assert shipped == 20
     assert without_arrival(pipeline, "gap01") == before
+    assert pipeline.one("SELECT count() FROM stuns WHERE vm = 'tail01'") == 12
 
 
 def without_arrival(pipeline: Pipeline, vm: str) -> list[tuple[Any, ...]]:
@@ -251,19 +287,6 @@ def without_arrival(pipeline: Pipeline, vm: str) -> list[tuple[Any, ...]]:
             f"SELECT * EXCEPT (detected_at, run_id) FROM stuns WHERE vm = '{vm}' ORDER BY ALL"
         ),
     ]
-
-
-def test_a_file_that_goes_on_is_told_and_shipped_on(pipeline: Pipeline, tmp_path: Path) -> None:
-    first = datetime(2018, 8, 1, tzinfo=UTC)
-    text = minutes(100, "tail01", first)
-    log = vm_log(tmp_path, "tail01", text)
-    pipeline.run("replay", tmp_path)
-    more = minutes(20, "tail01", first + timedelta(minutes=100))
-    with log.open("a") as file:
-        file.write(more + "2018-08-01T09:00:00.000Z| vmx| I120: a line that is still being wr")
-    assert gaps(audit(pipeline), log) == [[len(text), len(text) + len(more)]]
-    assert not gaps(audit(pipeline, "--repair"), log)
-    assert pipeline.one("SELECT count() FROM stuns WHERE vm = 'tail01'") == 12
 
 
 def test_what_would_be_read_otherwise_is_not_shipped(

@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stunwatch.alerts.configuration import SEVERITIES, Configuration, Receiver
+from stunwatch.alerts.marks import Marks
 from stunwatch.alerts.messages import Message, digest_of, message_of
+
+NO_MARKS = Marks()
 
 FORGOTTEN_AFTER_S = 8 * 24 * 3600
 """Longer than the topic keeps events: of an incident that is over nothing new comes then."""
@@ -20,15 +23,26 @@ FORGOTTEN_AFTER_S = 8 * 24 * 3600
 
 @dataclass
 class Known:
-    """What was last told of an incident."""
+    """What is known of an incident, and what of it was told."""
 
     revision: int
     state: str
-    """open, closed or withdrawn."""
+    """open, noted, closed or withdrawn."""
     severity: str
-    """The worst it ever had: who heard of it hears of its end too."""
+    """The worst it had since it opened."""
     seen_at: float
     """Epoch seconds."""
+    open_since: float
+    """Since when it is seen open, epoch seconds: who saw to it before did so the last time."""
+    told_severity: str = ""
+    """The worst that was told since it opened, to whomever it concerned."""
+    followers: dict[str, str] = field(default_factory=dict)
+    """The receivers that it concerns, with the worst severity that each was told: they hear of its
+    end, wherever it lies by then."""
+    muted_event: dict[str, Any] | None = None
+    """Its last event, while mutes hold it back."""
+    muted_until: float = 0.0
+    """When they expire, as far as is known. Epoch seconds."""
 
 
 @dataclass
@@ -63,7 +77,13 @@ class Book:
     receiver_failures: dict[str, int] = field(default_factory=dict)
     """How often it has failed in a row."""
 
-    def take(self, event: Mapping[str, Any], configuration: Configuration, now: datetime) -> None:
+    def take(
+        self,
+        event: Mapping[str, Any],
+        configuration: Configuration,
+        now: datetime,
+        marks: Marks = NO_MARKS,
+    ) -> None:
         """Note what an event of the topic changes, and for whom."""
         if event.get("run_id") != "live":
             return
@@ -71,24 +91,45 @@ class Book:
         before = self.incidents.get(incident_id)
         if before and event["revision"] <= before.revision:
             return
-        change = _change(event, before)
-        # What opens anew begins anew.
-        severity_before = before.severity if before and change != "opened" else ""
-        worst = max(severity_before, str(event["severity"]), key=_rank)
         state = "withdrawn" if event.get("is_deleted") else str(event["state"])
         if not before and state == "withdrawn":
             return
-        message = None
-        if change is not None:
-            incident = {**event, "severity": worst}
-            message = message_of(incident, change, severity_before, configuration.report_url)
+        known = _known(event, state, before, now)
+        if not before and state == "closed" and marks.muted_until(event, now) is None:
+            # Nobody heard of its beginning: it was over at once.
+            known.followers = {
+                each.name: known.severity
+                for each in configuration.receivers
+                if each.takes(known.severity, str(event["scope"]))
+            }
+        was = before.state if before else ""
+        news = _news(known, was, event, configuration, now, marks)
         # Not before: an event that breaks its schema must change nothing.
-        self.incidents[incident_id] = Known(int(event["revision"]), state, worst, now.timestamp())
-        if message is None:
-            return
-        for receiver in configuration.receivers:
-            if receiver.takes(message.change, worst, message.scope):
+        self.incidents[incident_id] = known
+        for receiver, message in news:
+            self._send_or_hold(receiver, message, configuration, now)
+
+    def has_muted(self) -> bool:
+        """Whether mutes hold anything back."""
+        return any(each.muted_event for each in self.incidents.values())
+
+    def end_mutes(self, configuration: Configuration, now: datetime, marks: Marks | None) -> bool:
+        """Tell what was held back by mutes that are over; return whether the book has changed.
+
+        `marks` is None while they cannot be known: then each mute ends when it was to expire.
+        """
+        has_changed = False
+        for known in self.incidents.values():
+            event = known.muted_event
+            if event is None or (marks is None and now.timestamp() < known.muted_until):
+                continue
+            until = known.muted_until
+            for receiver, message in _news(
+                known, known.state, event, configuration, now, marks or NO_MARKS
+            ):
                 self._send_or_hold(receiver, message, configuration, now)
+            has_changed |= known.muted_event is None or known.muted_until != until
+        return has_changed
 
     def end_quiet_hours(self, configuration: Configuration, now: datetime) -> None:
         """Make one message of what was held back, where it is not quiet any more."""
@@ -227,12 +268,81 @@ def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else -1
 
 
-def _change(event: Mapping[str, Any], before: Known | None) -> str | None:
-    """What an event changes of what was known; None where it only knows more."""
-    if event.get("is_deleted"):
-        return "withdrawn" if before and before.state != "withdrawn" else None
-    if event["state"] == "closed":
-        return "closed" if not before or before.state == "open" else None
-    if not before or before.state != "open":
-        return "opened"
-    return "worse" if _rank(str(event["severity"])) > _rank(before.severity) else None
+def _known(event: Mapping[str, Any], state: str, before: Known | None, now: datetime) -> Known:
+    """What is known of an incident after this event, before anybody is told."""
+    severity = str(event["severity"])
+    # What opens anew begins anew.
+    goes_on = before is not None and (before.state == "open" or state != "open")
+    if before and goes_on:
+        severity = max(before.severity, severity, key=_rank)
+    return Known(
+        revision=int(event["revision"]),
+        state=state,
+        severity=severity,
+        seen_at=now.timestamp(),
+        open_since=before.open_since if before and goes_on else now.timestamp(),
+        told_severity=before.told_severity if before and goes_on else "",
+        followers=dict(before.followers) if before and goes_on else {},
+    )
+
+
+def _news(
+    known: Known,
+    was: str,
+    event: Mapping[str, Any],
+    configuration: Configuration,
+    now: datetime,
+    marks: Marks,
+) -> list[tuple[Receiver, Message]]:
+    """What is to be told to whom; `known` says then that it was. `was` is the state before."""
+    known.muted_event = None
+    if known.state != "open":
+        return _end(known, was, event, configuration)
+    muted_until = marks.muted_until(event, now)
+    if muted_until is not None:
+        # What could not be told later must not be kept.
+        message_of(event, "opened", "", configuration.report_url)
+        known.muted_event, known.muted_until = dict(event), muted_until
+        return []
+    incident = {**event, "severity": known.severity}
+    severity, scope = known.severity, str(event["scope"])
+    # Who sees to it is not called again, unless it becomes critical; its rise stays untold.
+    may_rise = severity == "critical" or (
+        marks.acknowledged_at.get(str(event["event_id"]), 0.0) < known.open_since
+    )
+    news = []
+    for receiver in configuration.receivers:
+        heard = known.followers.get(receiver.name, "")
+        before = heard or known.told_severity
+        change = "worse" if before and _rank(severity) > _rank(before) else "opened"
+        if (change == "opened" and heard) or (change == "worse" and not may_rise):
+            continue
+        # Who follows it goes on to, though it may lie elsewhere by now.
+        if not receiver.takes(severity, scope) and not (heard and severity in receiver.severities):
+            continue
+        known.followers[receiver.name] = severity
+        if change in receiver.changes:
+            before = before if change == "worse" else ""
+            message = message_of(incident, change, before, configuration.report_url)
+            news.append((receiver, message))
+    if may_rise or not known.told_severity:
+        known.told_severity = severity
+    return news
+
+
+def _end(
+    known: Known, was: str, event: Mapping[str, Any], configuration: Configuration
+) -> list[tuple[Receiver, Message]]:
+    """Tell those who heard of it that it is over, or that it never was one to alarm of."""
+    change = "closed" if known.state == "closed" else "withdrawn"
+    is_over_already = was == "closed" and known.state != "withdrawn"
+    news = []
+    for receiver in configuration.receivers:
+        heard = known.followers.get(receiver.name)
+        if heard and change in receiver.changes and not is_over_already:
+            # As severe as it heard: Alertmanager knows an alert by its labels.
+            incident = {**event, "severity": heard}
+            news.append((receiver, message_of(incident, change, "", configuration.report_url)))
+    if change == "withdrawn":
+        known.followers = {}
+    return news

@@ -61,9 +61,9 @@ class Receiver:
     changes: tuple[str, ...] = CHANGES
     is_quiet_at_night: bool = False
 
-    def takes(self, change: str, severity: str, scope: str) -> bool:
-        """Whether a change of such an incident is its concern."""
-        return change in self.changes and severity in self.severities and scope in self.scopes
+    def takes(self, severity: str, scope: str) -> bool:
+        """Whether such an incident is its concern."""
+        return severity in self.severities and scope in self.scopes
 
     @property
     def shown_url(self) -> str:

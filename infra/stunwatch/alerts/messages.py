@@ -124,7 +124,11 @@ def _body(incident: Mapping[str, Any], change: str, severity_before: str, report
     if change == "worse":
         paragraphs.append(f"It was {severity_before} and is {incident['severity']} now.")
     if change == "withdrawn":
-        paragraphs.append("Lines that came late show that there was no such incident.")
+        paragraphs.append(
+            "It is as every week at this hour: it is noted and alarms nobody."
+            if incident["state"] == "noted"
+            else "Lines that came late show that there was no such incident."
+        )
     paragraphs.append("\n".join(_facts(incident)))
     if change in ("opened", "worse") and (steps := list(_steps(incident))):
         paragraphs.append("Do next:\n" + "\n".join(steps))

@@ -18,8 +18,9 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from stunwatch.alerts.book import Book, Delivery, utc_now
+from stunwatch.alerts.book import NO_MARKS, Book, Delivery, utc_now
 from stunwatch.alerts.configuration import Configuration, Receiver, load
+from stunwatch.alerts.marks import Marks, read_marks
 from stunwatch.alerts.messages import Message
 from stunwatch.alerts.reports import write_report
 from stunwatch.alerts.sending import send
@@ -35,6 +36,11 @@ AT_ONCE = 500
 POLL_S = 0.5
 LOOKS_FOR_PARTITIONS_S = 60.0
 FORGETS_S = 3600.0
+READS_MARKS_S = 2.0
+"""How soon it is noticed that a mute was lifted, or that ClickHouse answers again."""
+
+WAITS_FOR_MARKS_S = 60.0
+"""At the start ClickHouse may be starting too: what is muted must not be told for that."""
 
 
 def book_path(settings: Settings) -> Path:
@@ -77,16 +83,23 @@ class Desk:
         self._settings = settings
         self._sender = sender
 
-    def take(self, events: list[tuple[int, int, bytes]], now: datetime) -> None:
+    def take(
+        self, events: list[tuple[int, int, bytes]], now: datetime, marks: Marks = NO_MARKS
+    ) -> None:
         """Note messages of the topic, (partition, offset, value), and save the book."""
         for partition, offset, value in events:
             try:
-                self.book.take(orjson.loads(value), self.configuration, now)
+                self.book.take(orjson.loads(value), self.configuration, now, marks)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 # ClickHouse reads the same message and keeps it with its reason.
                 say(f"{TOPIC}/{partition}@{offset} is no incident: {error!r}")
             self.book.offsets[partition] = offset + 1
         self.save()
+
+    def end_mutes(self, now: datetime, marks: Marks | None) -> None:
+        """Tell what mutes held back that are over; None while it is not known which there are."""
+        if self.book.end_mutes(self.configuration, now, marks):
+            self.save()
 
     def deliver(self, now: datetime) -> int:
         """Attempt what is due; return how many messages were accepted."""
@@ -122,6 +135,42 @@ class Desk:
         save(book_path(self._settings), self.book.as_json())
 
 
+class MarksReader:
+    """Reads what is muted and acknowledged, and says once when that cannot be known."""
+
+    def __init__(self, read: Callable[[], Marks]) -> None:
+        self.problem = "it is not known yet what is muted"
+        """Why the last reading failed; empty if it did not."""
+        self._read = read
+        self._began = time.monotonic()
+        self._read_at = float("-inf")
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last reading is some time ago."""
+        return time.monotonic() - self._read_at > READS_MARKS_S
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether they were read, or have been waited for in vain."""
+        return not self.problem or time.monotonic() - self._began > WAITS_FOR_MARKS_S
+
+    def read(self) -> Marks | None:
+        """What holds now; None where that cannot be known."""
+        before, marks = self.problem, None
+        try:
+            marks = self._read()
+            self.problem = ""
+        except UserError as error:
+            self.problem = f"mutes and acknowledgements are not known: {error}"
+        self._read_at = time.monotonic()
+        if self.problem and self.problem != before:
+            say(f"{self.problem} Nothing is held back for them.")
+        elif before and not self.problem:
+            say("mutes and acknowledgements are known")
+        return marks
+
+
 class Reader:
     """Reads the topic from where the book says."""
 
@@ -144,7 +193,7 @@ class Reader:
 
     def read(self) -> list[tuple[int, int, bytes]]:
         """The next messages; none where there are none or Kafka is away."""
-        self._assign()
+        self.assign()
         if not self._assigned:
             time.sleep(POLL_S)
             return []
@@ -168,7 +217,7 @@ class Reader:
         """Leave."""
         self._consumer.close()
 
-    def _assign(self) -> None:
+    def assign(self) -> None:
         """Take every partition. Those that are new begin with their first message."""
         if self._assigned and time.monotonic() - self._looked_at < LOOKS_FOR_PARTITIONS_S:
             return
@@ -202,14 +251,23 @@ def run(settings: Settings, until: Callable[[], bool] = lambda: False) -> None:
     changed_at = _changed_at(settings.alerts)
     desk = Desk(settings, read_book(settings) or Book(), configuration)
     reader = Reader(settings, desk.book)
+    marks = MarksReader(lambda: read_marks(settings))
     wrong = ""
     forgot_at = 0.0
     say(f"{len(configuration.receivers)} receivers; {len(desk.book.outbox)} messages wait")
     try:
         while not until():
-            events = reader.read()
+            if marks.is_due and (marks.problem or desk.book.has_muted()):
+                desk.end_mutes(utc_now(), marks.read())
+            if marks.is_ready:
+                events = reader.read()
+            else:
+                events = []
+                reader.assign()
+                time.sleep(POLL_S)
             if events:
-                desk.take(events, utc_now())
+                # An alarm too many is better than one that is lost.
+                desk.take(events, utc_now(), marks.read() or NO_MARKS)
                 reader.commit()
             while desk.deliver(utc_now()):
                 pass
@@ -221,7 +279,7 @@ def run(settings: Settings, until: Callable[[], bool] = lambda: False) -> None:
                 for name in desk.book.forget(desk.configuration, utc_now()):
                     say(f"{name} is no receiver any more: what waited for it is dropped")
             book = desk.book
-            troubles = [*([wrong] if wrong else []), *book.troubles()]
+            troubles = [each for each in (wrong, marks.problem) if each] + list(book.troubles())
             write_report(settings, troubles, len(book.outbox), sum(map(len, book.held.values())))
     finally:
         reader.close()

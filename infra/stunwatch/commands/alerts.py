@@ -12,8 +12,11 @@ from rich.table import Table
 
 from stunwatch.alerts.configuration import SCOPES, Configuration, Receiver, load
 from stunwatch.alerts.messages import Message
+from stunwatch.clickhouse import as_user
+from stunwatch.commands.incident import shown_mutes
 from stunwatch.errors import UserError
-from stunwatch.settings import load_settings
+from stunwatch.printable import printable
+from stunwatch.settings import Settings, load_settings
 
 EXIT_NOT_ACCEPTED = 1
 
@@ -42,7 +45,7 @@ def _group() -> None:
 
 @alerts.command()
 def check() -> None:
-    """Show what alerts.yaml means, without its secrets.
+    """Show what alerts.yaml means, without its secrets, and what is muted now.
 
     Example:
 
@@ -63,6 +66,7 @@ def check() -> None:
             f" {' and '.join(quiet.hold)} wait for their end, critical never does.",
             highlight=False,
         )
+    _print_mutes(settings, console)
     for each in configuration.receivers:
         if problem := why_no_receiver(each):
             raise UserError(f"{each.name} ({each.shown_url}): {problem}.")
@@ -126,6 +130,15 @@ def _receivers(configuration: Configuration) -> Table:
             _quiet(configuration, each),
         )
     return table
+
+
+def _print_mutes(settings: Settings, console: Console) -> None:
+    try:
+        lines = shown_mutes(as_user(settings, "reader")) or ["Nothing is muted."]
+    except UserError as error:
+        lines = [f"What is muted is not known: {error}"]
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _quiet(configuration: Configuration, receiver: Receiver) -> str:
