@@ -42,10 +42,21 @@ WITH
         FROM (SELECT arrayJoin(chosen) AS each) AS one
     ),
 
+    -- The disks first, vm01:scsi0:0: what is read after that is little.
+    disks AS
+    (
+        SELECT DISTINCT host, device
+        FROM latency_samples_stored
+        WHERE
+            object_class = 'virtual_disk'
+            AND substring(device, 1, position(device, ':') - 1) IN (
+                SELECT substring(vm, 1, position(concat(vm, ':'), ':') - 1) FROM operations
+            )
+    ),
+
     samples AS
     (
         SELECT
-            -- vm01:scsi0:0
             extract(device, '^(.*):[a-z]+[0-9]+:[0-9]+$') AS on_vm,
             sampled_at,
             sum(reads_per_second) AS reads,
@@ -53,7 +64,7 @@ WITH
         FROM latency_samples_stored FINAL
         PREWHERE
             object_class = 'virtual_disk'
-            AND extract(device, '^(.*):[a-z]+[0-9]+:[0-9]+$') IN (SELECT vm FROM operations)
+            AND (host, device) IN (SELECT host, device FROM disks)
             AND sampled_at >= (SELECT min(started_at) FROM operations) - margin
             AND sampled_at <= (SELECT max(over_at) FROM operations) + margin
         GROUP BY on_vm, sampled_at

@@ -100,7 +100,7 @@ class Pipeline:
         """Everything that the views show, but what depends on the time of asking."""
         named = self.rows(
             "SELECT name FROM system.tables WHERE database = 'stunwatch' AND engine = 'View'"
-            " AND name NOT IN ('log_lines_with', 'quality_events')"
+            " AND name NOT IN ('log_lines_with', 'quality_events', 'mutes')"
         )
         return {view: sorted(self.rows(f"SELECT * FROM {view}"), key=repr) for (view,) in named}
 

@@ -1,4 +1,4 @@
-"""A ClickHouse server with the tables and the views of `sql/`: no Kafka, no Flink, no other's rows."""
+"""A ClickHouse server with the tables and views of `sql/`: no Kafka, no Flink, no other's rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stunwatch.settings import Settings
 from tests.end_to_end.conftest import settings_in
 
 ON_TABLES = "intakes/latency_baselines_intake.sql"
-"""The one intake that reads a table and not Kafka. The others belong to the whole pipeline's tests."""
+"""The one intake that reads a table and not Kafka. The others need the whole pipeline."""
 
 
 @dataclass(frozen=True)
