@@ -86,8 +86,15 @@ class Pipeline:
 
     def ship(self, topic: str, *records: dict[str, Any]) -> None:
         """Send records as a shipper does."""
-        for record in records:
-            self.produce(topic, orjson.dumps(record), key=kafka_key(record))
+        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper.send(
+            topic,
+            [
+                {"key": kafka_key(record).encode(), "value": orjson.dumps(record)}
+                for record in records
+            ],
+        )
+        shipper.flush()
 
     def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
         """Until the query's only value is `wanted`."""

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from tests.end_to_end import test_latency
 from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import sample
@@ -27,10 +25,11 @@ def davg_ms(number: int) -> float:
     return 600.0 if 30 <= number < 90 else 4.0
 
 
-def live_samples(start: datetime, first: int, end: int) -> list[dict[str, Any]]:
+def live_samples(start: datetime) -> list[dict[str, Any]]:
+    """As the hosts send them: side by side."""
     return [
         sample(host, device, start + number * STEP, davg_ms(number), run_id="live", kavg_ms=0.02)
-        for number in range(first, end)
+        for number in range(121)
         for host in HOSTS
         for device in DEVICES
     ]
@@ -39,8 +38,7 @@ def live_samples(start: datetime, first: int, end: int) -> list[dict[str, Any]]:
 def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> None:
     # The slow ten minutes ended five minutes ago.
     start = (datetime.now(UTC) - timedelta(minutes=20)).replace(microsecond=0)
-    for each in live_samples(start, 0, 121):
-        pipeline.produce("esxi.esxtop", orjson.dumps(each), key=each["host"])
+    pipeline.ship("esxi.esxtop", *live_samples(start))
     pipeline.wait_for(
         "SELECT count() FROM incidents"
         " WHERE state = 'closed' AND has(hosts, 'esx71.evening.example')",
@@ -70,5 +68,7 @@ def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> Non
             start=start,
         )
     pipeline.run("replay", tmp_path)
-    # The same facts are the same row: what was detected first stays.
-    assert pipeline.rows(ROWS) == [live]
+    # The same facts are the same row, whoever told them last.
+    [again] = pipeline.rows(ROWS)
+    assert again[:-1] == live[:-1]
+    assert again[-1] != "live"
