@@ -196,9 +196,8 @@ class CorrelateHistory(KeyedProcessFunction):
         self._correlator.now_us = max(self._correlator.now_us, self._last_us)
         for incident in self._correlator.look(self._places):
             yield from self._row(incident)
-        stand = [each for each in self._shipped.values() if not each["is_deleted"]]
         true = [each for each in self._found.values() if not each.is_deleted]
-        yield from map(_row, superseded(stand, true, self._run_id))
+        yield from map(_row, superseded(self._shipped.values(), true, self._run_id))
 
     def _flush(self) -> Iterator[Row]:
         """What shares a millisecond, in an order of its own: Flink's batch sort is not stable."""

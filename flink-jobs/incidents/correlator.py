@@ -104,7 +104,7 @@ class Correlator:
         changes = [
             each.ended_us + CLOSING_US
             for each in self.written.values()
-            if each.row.state == "open" and each.ended_us is not None
+            if each.row.state == "open" and each.ended_us is not None and not each.row.is_deleted
         ]
         if self.signals:
             changes.append(self.looked_us + KEEP_US // 4)
@@ -176,15 +176,18 @@ class Correlator:
         for trouble in troubles(signals, places):
             written = self._written(trouble, places)
             found[written.row.event_id] = written
-        for name, before in list(self.written.items()):
-            if name not in found:
-                del self.written[name]
-                yield _taken_back(before)
+        for name, before in self.written.items():
+            if name not in found and not before.row.is_deleted:
+                self.written[name] = taken_back = _taken_back(before, self.now_us)
+                yield taken_back.row
         for name, written in found.items():
             known = self.written.get(name)
-            self.written[name] = written
-            if known is None or known.row.revision != written.row.revision:
-                yield written.row
+            if known and _content(asdict(known.row)) == _content(asdict(written.row)):
+                self.written[name] = replace(written, row=known.row)
+                continue
+            row = above(written.row, known.row.revision) if known else written.row
+            self.written[name] = replace(written, row=row)
+            yield row
         self._forget()
 
     def _signals(self) -> list[Signal]:
@@ -297,21 +300,34 @@ class Correlator:
 def superseded(
     shipped: Iterable[Mapping[str, Any]], found: Iterable[Incident], run_id: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows that take back those incidents of which more lines make a part of another.
+    """The rows that put right what was told before: more lines made other incidents of it.
 
-    `shipped` are rows of the topic that stand, `found` what is true now.
+    `shipped` are the newest rows of the topic, `found` what is true now.
     """
-    true = list(found)
-    ids = {each.event_id for each in true}
-    members = {name for each in true for name in each.evidence_ids}
+    true = {each.event_id: each for each in found}
+    members = {name for each in true.values() for name in each.evidence_ids}
     for row in shipped:
-        if row["event_id"] not in ids and members.intersection(row["evidence_ids"]):
-            yield {**row, "revision": row["revision"] + 1, "is_deleted": 1, "run_id": run_id}
+        now = true.get(row["event_id"])
+        if now is None:
+            if not row["is_deleted"] and members.intersection(row["evidence_ids"]):
+                yield {**row, "revision": row["revision"] + 1, "is_deleted": 1, "run_id": run_id}
+        elif now.revision <= row["revision"] and _content(asdict(now)) != _content(row):
+            yield asdict(above(now, row["revision"]))
 
 
-def _taken_back(written: Written) -> Incident:
+def above(row: Incident, revision: int) -> Incident:
+    """The row, so that it stands over an earlier one, though that was made of more lines."""
+    return replace(row, revision=max(row.revision, revision + 1))
+
+
+def _content(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("revision", "run_id")}
+
+
+def _taken_back(written: Written, now_us: int) -> Written:
     revision = weighed_revision(written.lines, _HIGHEST_RANK, 0, is_deleted=True)
-    return replace(written.row, revision=revision, is_deleted=1)
+    row = above(replace(written.row, revision=revision, is_deleted=1), written.row.revision)
+    return replace(written, row=row, ended_us=now_us)
 
 
 def _devices(signals: list[Signal]) -> set[str]:

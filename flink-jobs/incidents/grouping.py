@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from incidents.configuration import (
     EVIDENCE_US,
@@ -88,12 +89,11 @@ def troubles(signals: Iterable[Signal], places: Places) -> list[Trouble]:
     placed = [replace(each, place=_place_of(each, places)) for each in signals]
     everything = sorted(placed, key=lambda each: (each.known_us, each.event_id))
     clusters = list(_clusters(everything))
-    for each in clusters:
-        each.founding = _founding(each.signals)
     _found_by_a_slow_host(clusters)
     found = _hosts_alone([each for each in clusters if each.founding])
     found = _sharing(found, places)
     found = _adopted(found, places)
+    _take_in(found, [each for each in clusters if not each.founding], places)
     found += _of_one_vm([each for each in clusters if not each.founding])
     found += _as_usual([each for each in clusters if not each.founding], found)
     for each in found:
@@ -114,20 +114,51 @@ def _place_of(signal: Signal, places: Places) -> str:
 
 
 def _clusters(signals: Sequence[Signal]) -> Iterator[Trouble]:
+    """What happens in one place, without a longer pause."""
     by_place: dict[str, list[Signal]] = {}
     for each in signals:
         if _is_trouble(each) and each.place:
             by_place.setdefault(each.place, []).append(each)
     for place, there in by_place.items():
-        cluster: list[Signal] = []
-        until_us = 0
-        for each in sorted(there, key=lambda each: each.at_us):
-            if cluster and each.at_us > until_us + PAUSE_US:
-                yield Trouble({place}, cluster)
-                cluster, until_us = [], 0
-            cluster.append(each)
-            until_us = max(until_us, _until(each))
-        yield Trouble({place}, cluster)
+        for cluster in _runs(there, PAUSE_US):
+            for part in _without_stragglers(cluster):
+                yield Trouble({place}, part, founding=_founding(part))
+
+
+def _runs(signals: Sequence[Signal], pause_us: int) -> Iterator[list[Signal]]:
+    run: list[Signal] = []
+    until_us = 0
+    for each in sorted(signals, key=lambda each: each.at_us):
+        if run and each.at_us > until_us + pause_us:
+            yield run
+            run, until_us = [], 0
+        run.append(each)
+        until_us = max(until_us, _until(each))
+    yield run
+
+
+def _without_stragglers(cluster: list[Signal]) -> Iterator[list[Signal]]:
+    """A stun minutes before or after, alone no trouble, does not make an incident longer."""
+    core = {each.event_id for each in _founding(cluster)}
+    runs = list(_runs(cluster, EVIDENCE_US))
+    strong = [
+        place
+        for place, run in enumerate(runs)
+        if _founding(run) or core.intersection(each.event_id for each in run)
+    ]
+    if not strong:
+        yield cluster
+        return
+    first, last = strong[0], strong[-1] + 1
+    before, during, after = (
+        list(chain.from_iterable(part)) for part in (runs[:first], runs[first:last], runs[last:])
+    )
+    for part in (before, after):
+        if _founding(part):
+            during += part
+        elif part:
+            yield part
+    yield during
 
 
 def _founding(signals: Sequence[Signal]) -> list[Signal]:
@@ -278,12 +309,44 @@ def _adopted(found: Sequence[Trouble], places: Places) -> list[Trouble]:
     return joined.troubles()
 
 
+def _take_in(found: Sequence[Trouble], weak: Sequence[Trouble], places: Places) -> None:
+    """Stuns and consolidations too few for an incident go to the slow host or array they were on.
+
+    Signals move from the weak clusters to the found troubles.
+    """
+    slow = [each for each in found if each.is_slow]
+    for cluster in weak:
+        kept = []
+        for signal in cluster.signals:
+            alone = Trouble(cluster.places, [signal])
+            taker = None
+            if signal.kind in ("stun", "consolidation") and not signal.is_usual:
+                near = (each for each in slow if _overlap(each, alone, EVIDENCE_US))
+                taker = next((each for each in near if _reaches(each, alone, places)), None)
+            (taker.signals if taker else kept).append(signal)
+        cluster.signals = kept
+
+
+def _reaches(slow: Trouble, trouble: Trouble, places: Places) -> bool:
+    """Whether the fault of several pieces of storage explains trouble on another one.
+
+    A host's reaches what that host alone tells, an array's what lies on the array.
+    """
+    if len(slow.places) < 2:
+        return False
+    if len(slow.slow_hosts) == 1:
+        return _hosts_of(trouble) == slow.slow_hosts
+    return _same_array(trouble, slow, places) is True
+
+
 def _may_belong(trouble: Trouble, slow: Trouble, places: Places) -> bool:
     hosts = {each.host for each in trouble.signals} - {""}
     is_near = not hosts or bool(hosts & slow.slow_hosts)
     if all(place.startswith("host ") for place in trouble.places):
         return bool(hosts & slow.slow_hosts)
     if any(_is_device(place) for place in trouble.places):
+        if _reaches(slow, trouble, places):
+            return True
         conflicts = all(each.kind == "conflict" for each in trouble.signals)
         return conflicts and is_near and _same_array(trouble, slow, places) is True
     # A datastore whose device nobody knows may lie on a device whose datastores nobody knows.
