@@ -1,8 +1,8 @@
 -- Is it the backup or the array: stuns, snapshots and DAVG on one timeline?
 -- One row is one step of the timeline of one datastore. points_at: array (DAVG is high and no snapshot
 -- is being made or removed), backup (stuns or high DAVG with snapshots; the more VMs at once, the
--- sooner to spread them), other stuns. DAVG is that of the slowest LUN under the datastore, on all
--- hosts; of all LUNs where inventory names none.
+-- sooner to spread them), other stuns. DAVG is that of the LUNs under the datastore, from all hosts;
+-- of all LUNs where inventory names none.
 -- param at = : a moment in its middle, UTC; that of the longest stun of the last 30 days where empty
 -- param vm = : part of a VM's name: its longest stun
 -- param datastore = : the datastore, by its name; that of the longest stun where empty
@@ -66,11 +66,13 @@ WITH
         UNION ALL
         SELECT
             toStartOfInterval(
-                first_at + toIntervalMinute(arrayJoin(range(
-                    0,
-                    toUInt64(dateDiff('minute', first_at, last_at_step)) + {minutes:UInt32},
-                    {minutes:UInt32}
-                ))),
+                arrayJoin(arrayPushBack(
+                    arrayMap(
+                        minute -> first_at + toIntervalMinute(minute),
+                        range(0, toUInt64(dateDiff('minute', first_at, last_at_step)), {minutes:UInt32})
+                    ),
+                    last_at_step
+                )),
                 toIntervalMinute({minutes:UInt32})
             ) AS step,
             if(kind = 'remove', 'removal', 'creation') AS fact, toString(vm) AS who, 0 AS value

@@ -102,7 +102,7 @@ WITH
 
     -- Of a fleet's year the stuns of every nth VM speak for all, and the samples of every nth host.
     (
-        SELECT greatest(1, intDiv(count(), 200000))
+        SELECT greatest(1, intDiv(count(), 50000))
         FROM stuns_stored
         WHERE
             ended_at >= from_at AND ended_at < until_at
@@ -113,7 +113,7 @@ WITH
     assumeNotNull(one_vm_of) AS nth_vm,
 
     (
-        SELECT greatest(1, intDiv(count(), 1000000))
+        SELECT greatest(1, intDiv(count(), 250000))
         FROM latency_samples_stored
         WHERE
             object_class IN ('scsi_device', 'disk')
@@ -241,45 +241,46 @@ WITH
             if(empty(luns) AND empty(near_hosts), '', device)
     ),
 
-    -- Of each side: what is tested, and what the value is taken from.
+    latency_sides AS
+    (
+        SELECT is_after, groupArray(mean_ms) AS means, groupArray(peak_ms) AS peaks
+        FROM latencies
+        GROUP BY is_after
+    ),
+
+    -- Of each side: what is tested, and what the value is taken from. Each table is read once.
     samples AS
     (
-        SELECT
-            measure, is_after,
-            arrayConcat(
-                arrayMap(
-                    each -> length(each) * 86400 * if(measure = 'stuns_per_day', nth_vm, 1) / width_s,
-                    together
-                ),
-                arrayWithConstant(bins_count - length(together), 0.)
-            ) AS tested_by,
-            tested_by AS told_by
-        FROM binned
+        SELECT each.1 AS measure, is_after, each.2 AS tested_by, each.3 AS told_by
+        FROM
+        (
+            SELECT
+                is_after,
+                arrayConcat(
+                    arrayMap(
+                        step -> length(step) * 86400 * if(measure = 'stuns_per_day', nth_vm, 1) / width_s,
+                        together
+                    ),
+                    arrayWithConstant(bins_count - length(together), 0.)
+                ) AS per_day,
+                arrayMap(event -> event.2, events) AS durations,
+                arrayMap(step -> arrayMax(arrayMap(event -> event.2, step)), together) AS longest,
+                if(
+                    measure = 'stuns_per_day',
+                    [
+                        (measure, per_day, per_day),
+                        ('stun_duration_p50_s', durations, durations),
+                        ('stun_duration_p99_s', longest, durations)
+                    ],
+                    [(measure, per_day, per_day)]
+                ) AS measured
+            FROM binned
+        ) AS events_told
+        ARRAY JOIN measured AS each
         UNION ALL
-        SELECT
-            'stun_duration_p50_s' AS measure, is_after,
-            arrayMap(each -> each.2, events) AS tested_by, arrayMap(each -> each.2, events) AS told_by
-        FROM binned
-        WHERE binned.measure = 'stuns_per_day'
-        UNION ALL
-        SELECT
-            'stun_duration_p99_s' AS measure, is_after,
-            arrayMap(each -> arrayMax(arrayMap(event -> event.2, each)), together) AS tested_by,
-            arrayMap(each -> each.2, events) AS told_by
-        FROM binned
-        WHERE binned.measure = 'stuns_per_day'
-        UNION ALL
-        SELECT
-            'davg_p50_ms' AS measure, is_after,
-            groupArray(mean_ms) AS tested_by, groupArray(mean_ms) AS told_by
-        FROM latencies
-        GROUP BY is_after
-        UNION ALL
-        SELECT
-            'davg_p99_ms' AS measure, is_after,
-            groupArray(peak_ms) AS tested_by, groupArray(peak_ms) AS told_by
-        FROM latencies
-        GROUP BY is_after
+        SELECT each.1 AS measure, is_after, each.2 AS tested_by, each.2 AS told_by
+        FROM latency_sides
+        ARRAY JOIN [('davg_p50_ms', means), ('davg_p99_ms', peaks)] AS each
     ),
 
     tested AS

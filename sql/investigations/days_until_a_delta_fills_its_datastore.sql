@@ -11,7 +11,8 @@
 WITH
     least({until:DateTime64(6, 'UTC')}, now64(6, 'UTC')) AS until_at,
 
-    -- Whatever may be open: something was created after the last removal that went well.
+    -- Whatever may be open: something was created after the last removal that went well, or that
+    -- removal did not after all.
     suspects AS
     (
         SELECT datastore, vm
@@ -23,7 +24,8 @@ WITH
         GROUP BY datastore, vm
         HAVING
             maxIf(started_at, kind != 'remove')
-            > maxIf(started_at, kind = 'remove' AND outcome = 'ok' AND NOT is_deleted)
+            > (maxIf(started_at, kind = 'remove' AND outcome = 'ok' AND NOT is_deleted) AS removed_at)
+            OR maxIf(started_at, kind = 'remove' AND (outcome = 'failed' OR is_deleted)) >= removed_at
     ),
 
     operations AS

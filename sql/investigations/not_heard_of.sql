@@ -1,6 +1,7 @@
 -- Which hosts and VMs are in the inventory but were not heard of in the last 24 hours?
 -- A host always has something to log. A VM that nothing happens to may write nothing for days: look at
 -- whole datastores first. A VM counts if the last list of its host's running VMs names it.
+-- Only the last time is known: as of a past moment, what was heard since shows as never heard.
 -- param hours = 24 : how long silent
 -- param until = 2100-01-01 : as of when, UTC; now at the latest
 -- param most = 100 : how many rows

@@ -6,31 +6,52 @@
 -- param margin_seconds = 60 : how long before and after the stun counts as meanwhile
 -- param slow_ms = 25 : from which DAVG on another host counts as slow too
 WITH
+    -- The longest of all revisions first: there are far more stuns than can be compared in a moment.
+    long AS
+    (
+        SELECT duration_us
+        FROM stuns_stored
+        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+        ORDER BY duration_us DESC
+        LIMIT 10 * {most:UInt32} + 50
+    ),
+
+    candidates AS
+    (
+        SELECT datastore, vm, event_id
+        FROM stuns_stored
+        PREWHERE duration_us >= (SELECT min(duration_us) FROM long)
+        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+    ),
+
+    stuns AS
+    (
+        SELECT event_id, vm, datastore, host, started_at, ended_at, duration_us, is_deleted
+        FROM stuns_stored
+        PREWHERE (datastore, vm, event_id) IN (SELECT datastore, vm, event_id FROM candidates)
+        ORDER BY version DESC
+        LIMIT 1 BY event_id
+    ),
+
+    longest AS
+    (
+        SELECT
+            event_id, toString(vm) AS vm, toString(datastore) AS datastore, started_at, ended_at, duration_us,
+            if(names.host = '', toString(stuns.host), names.host) AS at_host,
+            started_at - INTERVAL {margin_seconds:UInt32} SECOND AS first_at,
+            ended_at + INTERVAL {margin_seconds:UInt32} SECOND AS last_at
+        FROM stuns
+        LEFT JOIN host_aliases AS names ON stuns.host = names.alias
+        WHERE NOT is_deleted
+        ORDER BY duration_us DESC, ended_at ASC
+        LIMIT {most:UInt32}
+    ),
+
     -- A constant: it is worked out once.
     (
         SELECT
             groupArray((event_id, vm, datastore, started_at, ended_at, duration_us, at_host, first_at, last_at))
-        FROM
-        (
-            SELECT
-                event_id, toString(vm) AS vm, toString(datastore) AS datastore, started_at, ended_at, duration_us,
-                if(names.host = '', toString(stuns.host), names.host) AS at_host,
-                started_at - INTERVAL {margin_seconds:UInt32} SECOND AS first_at,
-                ended_at + INTERVAL {margin_seconds:UInt32} SECOND AS last_at
-            FROM stuns
-            LEFT JOIN host_aliases AS names ON stuns.host = names.alias
-            WHERE
-                (datastore, vm, event_id) IN
-                (
-                    SELECT datastore, vm, event_id
-                    FROM stuns_stored
-                    WHERE positionCaseInsensitive(vm, {vm:String}) > 0
-                    ORDER BY duration_us DESC
-                    LIMIT 10 * {most:UInt32} + 50
-                )
-            ORDER BY duration_us DESC, ended_at ASC
-            LIMIT {most:UInt32}
-        ) AS longest
+        FROM longest
     ) AS longest_stuns,
 
     chosen AS
@@ -42,30 +63,44 @@ WITH
         FROM (SELECT arrayJoin(longest_stuns) AS each) AS one
     ),
 
-    luns AS
+    storage AS
     (
-        SELECT DISTINCT chosen.event_id AS event_id, storage.device AS device
+        SELECT *
+        FROM vm_storage
+        WHERE vm IN (SELECT vm FROM chosen) AND device != ''
+    ),
+
+    (
+        SELECT groupUniqArray((chosen.event_id, storage.device))
         FROM chosen
-        INNER JOIN
-        (
-            SELECT *
-            FROM vm_storage
-            WHERE vm IN (SELECT vm FROM chosen) AND device != ''
-        ) AS storage ON chosen.vm = storage.vm
+        INNER JOIN storage ON chosen.vm = storage.vm
         WHERE
             chosen.datastore IN (storage.datastore, storage.datastore_uuid)
             AND storage.valid_from <= chosen.started_at
             AND (isNull(storage.valid_until) OR chosen.started_at < storage.valid_until)
+    ) AS known_luns,
+
+    luns AS
+    (
+        SELECT each.1 AS event_id, each.2 AS device
+        FROM (SELECT arrayJoin(known_luns) AS each) AS one
+    ),
+
+    -- Where no LUN is known: the hosts, by every name.
+    lone_hosts AS
+    (
+        SELECT at_host AS name
+        FROM chosen
+        WHERE event_id NOT IN (SELECT event_id FROM luns)
     ),
 
     near_hosts AS
     (
-        SELECT at_host AS name
-        FROM chosen
+        SELECT name FROM lone_hosts
         UNION DISTINCT
         SELECT alias AS name
         FROM host_aliases
-        WHERE host IN (SELECT at_host FROM chosen)
+        WHERE host IN (SELECT name FROM lone_hosts)
     ),
 
     samples AS

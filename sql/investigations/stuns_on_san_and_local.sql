@@ -12,6 +12,7 @@ WITH
     (
         SELECT
             arrayJoin(arrayDistinct([datastore, datastore_uuid])) AS called,
+            if(uniqExact(datastore_uuid) = 1, any(datastore_uuid), called) AS identity,
             multiIf(uniqExact(is_local) > 1, 'unknown', any(is_local), 'local', 'san') AS storage
         FROM inventory
         WHERE isNotNull(is_local) AND called != ''
@@ -22,8 +23,8 @@ SELECT
     cause,
     if(volumes.storage = '', 'unknown', volumes.storage) AS storage,
     count() AS stuns,
-    uniqExact(datastore) AS datastores,
-    uniqExact((datastore, vm)) AS vms,
+    uniqExact(if(identity = '', datastore, identity) AS volume) AS datastores,
+    uniqExact((volume, vm)) AS vms,
     round(quantileExact(0.5)(duration_us) / 1e6, 3) AS p50_s,
     round(quantileExact(0.99)(duration_us) / 1e6, 3) AS p99_s,
     round(max(duration_us) / 1e6, 3) AS worst_s

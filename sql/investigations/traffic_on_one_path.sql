@@ -19,17 +19,26 @@ WITH
         now64(3, 'UTC')
     ) AS until_at,
 
+    sent AS
+    (
+        SELECT host, device, sum(commands) / ({minutes:UInt32} * 60) AS per_second
+        FROM latency_windows_stored FINAL
+        PREWHERE
+            object_class = 'path'
+            AND window_start > until_at - toIntervalMinute({minutes:UInt32}) AND window_start <= until_at
+        WHERE positionCaseInsensitive(host, {host:String}) > 0
+        GROUP BY host, device
+    ),
+
     paths AS
     (
         SELECT
             host,
             extract(device, '^(.*):L[0-9]+$') AS target,
             extract(device, ':L([0-9]+)$') AS lun,
-            sum(commands) / ({minutes:UInt32} * 60) AS per_second
-        FROM latency_windows_stored FINAL
-        PREWHERE window_start > until_at - toIntervalMinute({minutes:UInt32}) AND window_start <= until_at
-        WHERE object_class = 'path' AND positionCaseInsensitive(host, {host:String}) > 0 AND target != ''
-        GROUP BY host, device
+            per_second
+        FROM sent
+        WHERE target != ''
     ),
 
     luns AS
