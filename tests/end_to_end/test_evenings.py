@@ -16,6 +16,8 @@ from stunwatch.simulation.evenings import EVENINGS, EveningSimulation, write
 from tests.end_to_end.conftest import Pipeline
 from tests.evenings.comparison import Judgement, judge, report, rows_of
 
+pytestmark = pytest.mark.slow
+
 SEED = 41
 SLOW_SEEDS = range(101, 111)
 STORIES = ("pool_full", "fixed_path_policy")
@@ -99,7 +101,6 @@ def test_the_change_that_ends_a_story_is_judged(pipeline: Pipeline, evenings: Re
     assert verdicts["davg_p99_ms"] == "better"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_no_wrong_scope_on_ten_seeds(pipeline: Pipeline, tmp_path: Path) -> None:
     made = {
