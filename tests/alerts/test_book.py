@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stunwatch.alerts.book import Book, Delivery, backoff_s
 from stunwatch.alerts.configuration import Configuration, parse
-from tests.alerts.incidents import closed, incident
+from tests.alerts.made_incidents import closed, incident
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NIGHT = datetime(2026, 3, 1, 23, tzinfo=UTC)

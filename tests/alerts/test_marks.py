@@ -15,7 +15,7 @@ from stunwatch.alerts.book import Book
 from stunwatch.alerts.configuration import Configuration, parse
 from stunwatch.alerts.marks import Marks, Mute
 from stunwatch.alerts.messages import Message
-from tests.alerts.incidents import closed, incident
+from tests.alerts.made_incidents import closed, incident
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

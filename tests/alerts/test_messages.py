@@ -12,7 +12,7 @@ from stunwatch.alerts.messages import (
     harmless,
     message_of,
 )
-from tests.alerts.incidents import closed, incident
+from tests.alerts.made_incidents import closed, incident
 
 
 def test_an_incident_that_opens() -> None:

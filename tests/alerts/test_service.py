@@ -19,7 +19,7 @@ from stunwatch.alerts.sending import alerts_of, send
 from stunwatch.alerts.service import Desk, MarksReader, read_book
 from stunwatch.errors import UserError
 from stunwatch.settings import Settings, load_settings
-from tests.alerts.incidents import closed, incident
+from tests.alerts.made_incidents import closed, incident
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ import yaml
 
 from stunwatch.clickhouse import as_user
 from stunwatch.runtime.health import examine
-from tests.alerts.incidents import closed, incident
+from tests.alerts.made_incidents import closed, incident
 from tests.end_to_end.conftest import Pipeline
 
 

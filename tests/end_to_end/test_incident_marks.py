@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.alerts.incidents import incident
+from tests.alerts.made_incidents import incident
 from tests.end_to_end.conftest import Pipeline
 
 STEP = {

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from detectors.events import event_id
-from tests.alerts.incidents import incident
+from tests.alerts.made_incidents import incident
 from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import MINUTE, conflict, moment, stamp, store, stun
 

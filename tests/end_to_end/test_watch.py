@@ -8,7 +8,7 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from tests.alerts.incidents import incident
+from tests.alerts.made_incidents import incident
 from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import stamp, store, stun
 
