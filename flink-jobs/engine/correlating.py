@@ -69,7 +69,7 @@ class KnownTime(TimestampAssigner):
 
     def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
         try:
-            return known_us(value[0], orjson.loads(value[2])) // 1000
+            return known_us(value[0], dict(orjson.loads(value[2]))) // 1000
         except (KeyError, TypeError, ValueError):
             return 0
 
@@ -96,7 +96,7 @@ class CorrelateLive(KeyedProcessFunction):
         # One host's fast clock closes nobody else's incidents.
         latest_us = timers.current_processing_time() * 1000 + FAST_CLOCK_US
         try:
-            event = orjson.loads(value[2])
+            event = dict(orjson.loads(value[2]))
             yield from map(
                 to_row, correlator.feed(value[0], event, _Bands(self._bands), places, latest_us)
             )
@@ -185,11 +185,9 @@ class CorrelateHistory(KeyedProcessFunction):
             yield from self._flush()
         self._timestamp = ctx.timestamp()
         try:
-            event = orjson.loads(value[2])
-            known_us(value[0], event)
-        except (KeyError, TypeError, ValueError):
+            self._instant.append((value[0], dict(orjson.loads(value[2]))))
+        except (TypeError, ValueError):
             return  # as live
-        self._instant.append((value[0], event))
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         yield from self._flush()
@@ -202,17 +200,25 @@ class CorrelateHistory(KeyedProcessFunction):
     def _flush(self) -> Iterator[Row]:
         """What shares a millisecond, in an order of its own: Flink's batch sort is not stable."""
         for topic, event in sorted(self._instant, key=_order):
-            # What came later may still belong to it; what came much later does not.
-            if known_us(topic, event) > self._last_us + KEEP_US:
-                continue
-            if topic == INCIDENTS_TOPIC:
-                known = self._shipped.get(event["event_id"], event)
-                if event["revision"] >= known["revision"]:
-                    self._shipped[event["event_id"]] = event
-                continue
-            for incident in self._correlator.feed(topic, event, self._bands, self._places):
+            try:
+                incidents = list(self._taken_in(topic, event))
+            except (KeyError, TypeError, ValueError):
+                continue  # as live
+            for incident in incidents:
                 yield from self._row(incident)
         self._instant.clear()
+
+    def _taken_in(self, topic: str, event: dict[str, Any]) -> Iterator[Incident]:
+        # What came later may still belong to it; what came much later does not.
+        if known_us(topic, event) > self._last_us + KEEP_US:
+            return
+        if topic == INCIDENTS_TOPIC:
+            known = self._shipped.get(event["event_id"])
+            if known is None or int(event["revision"]) >= known["revision"]:
+                told = {name: event[name] for name in Incident.__annotations__}
+                self._shipped[event["event_id"]] = told | {"revision": int(event["revision"])}
+            return
+        yield from self._correlator.feed(topic, event, self._bands, self._places)
 
     def _row(self, incident: Incident) -> Iterator[Row]:
         began_us = microseconds(incident.opened_at)
@@ -222,6 +228,6 @@ class CorrelateHistory(KeyedProcessFunction):
             yield to_row(incident)
 
 
-def _order(kept: tuple[str, dict[str, Any]]) -> tuple[str, str, int]:
+def _order(kept: tuple[str, dict[str, Any]]) -> tuple[str, str, str]:
     topic, event = kept
-    return topic, event.get("event_id", event.get("host", "")), event.get("revision", 0)
+    return topic, str(event.get("event_id", event.get("host"))), f"{event.get('revision')!s:>20}"
