@@ -96,6 +96,7 @@ def note(pipeline: Pipeline) -> str:
     return str(next(each["note"] for each in components if each["name"] == "alerts"))
 
 
+@pytest.mark.slow
 def test_each_change_is_told_once_though_the_receiver_fails_and_the_service_is_killed(
     pipeline: Pipeline, hook: Hook, configure: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -163,6 +164,7 @@ def mute_for(pipeline: Pipeline, host: str, seconds: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_people_say_is_honoured_exactly_though_receiver_and_service_fail(
     pipeline: Pipeline, hook: Hook, configure: Callable[[dict[str, Any]], None]
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_count_down_that_was_altered_is_different(
     admin.command(update.format("failed"))
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_told_and_shipped_again(
     pipeline: Pipeline, admin: ClickHouse, replayed: Path
 ) -> None:
@@ -293,6 +294,7 @@ def without_arrival(pipeline: Pipeline, vm: str) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.slow
 def test_what_would_be_read_otherwise_is_not_shipped(
     pipeline: Pipeline, admin: ClickHouse, tmp_path: Path
 ) -> None:
