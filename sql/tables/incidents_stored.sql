@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS incidents_stored
     evidence_ids Array(UUID),
     evidence Array(String) CODEC(ZSTD(1)),
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
-        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(written_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
 ORDER BY event_id;
