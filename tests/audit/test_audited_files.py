@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def test_a_rotated_file_is_known_by_how_it_begins(tmp_path: Path, name: str) -> 
     found = Finder().measure(stored(tmp_path / "vmware.log", len(TEXT) - 10))
     assert found.path == tmp_path / name
     assert found.gaps == ((len(TEXT) - 10, len(TEXT)),)
+
+
+def test_a_header_in_the_middle_is_not_missing(tmp_path: Path) -> None:
+    header, row = '"(PDH-CSV 4.0) (UTC)(0)","x"\n', '"02/03/2024 04:05:06","3.5"\n'
+    text = header + row * 3 + header + row * 3
+    path = tmp_path / "esxtop.csv"
+    path.write_text(text)
+    again = len(header) + 3 * len(row)
+    lost = (again + len(header), again + len(header) + len(row))
+    file = replace(stored(path, len(text), text), source="esxtop", gaps=((again, lost[0]), lost))
+    assert Finder().measure(file).gaps == (lost,)
 
 
 def test_a_file_that_is_elsewhere_is_not_measured(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingest.records import generation_of
+from ingest.replay.esxtop import MAX_ROW_BYTES, is_header
+from ingest.replay.lines import batches
 from ingest.replay.streams import Blocks, UnreadableError, beginning
 from stunwatch.audit.events import NO_LIMIT, query
 from stunwatch.clickhouse import ClickHouse
@@ -139,7 +141,7 @@ def look_again(clickhouse: ClickHouse, files: list[StoredFile], since: str) -> l
     for first in range(0, len(names), NAMED_AT_ONCE):
         for now in covered(clickhouse, names[first : first + NAMED_AT_ONCE], since):
             then = before[now.generation]
-            found.append(with_tail(replace(now, path=then.path, size=then.size)))
+            found.append(without_headers(with_tail(replace(now, path=then.path, size=then.size))))
     return found
 
 
@@ -159,7 +161,7 @@ class Finder:
             size = _size(path, file.bytes_to)
         except OSError:
             return replace(file, path=path)
-        return with_tail(replace(file, path=path, size=size))
+        return without_headers(with_tail(replace(file, path=path, size=size)))
 
     def _path_of(self, file: StoredFile) -> Path | None:
         named = Path(file.name)
@@ -177,6 +179,25 @@ def with_tail(file: StoredFile) -> StoredFile:
     if file.size is None or file.size <= file.bytes_to:
         return file
     return replace(file, gaps=(*file.gaps, (file.bytes_to, file.size)))
+
+
+def without_headers(file: StoredFile) -> StoredFile:
+    """The file without those gaps that are headers: esxtop was started again with `>>`.
+
+    A header tells what columns mean and becomes no record.
+    """
+    if file.path is None or file.source != "esxtop" or not file.gaps:
+        return file
+    try:
+        headers = {
+            (offset, offset + line_bytes)
+            for batch in batches(Blocks(file.path), MAX_ROW_BYTES)
+            for row, offset, line_bytes in batch
+            if is_header(row)
+        }
+    except UnreadableError:
+        return file
+    return replace(file, gaps=tuple(gap for gap in file.gaps if gap not in headers))
 
 
 def _generations_in(folder: Path) -> dict[str, Path]:
