@@ -11,10 +11,10 @@ SEED ?= 1
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
 
-test: .venv/ready ## the tests, under ten minutes
+test: .venv/ready ## the tests, a quarter of an hour
 	$(PYTHON) -m pytest
 
-test-slow: .venv/ready ## faults and scale
+test-slow: .venv/ready ## faults, simulated evenings, scale
 	$(PYTHON) -m pytest -m slow
 
 up: .venv/ready

@@ -97,6 +97,9 @@ def literals() -> tuple[str, ...]:
 WINDOWS_TOPIC = "events.latency_window"
 """What the JVM writes there itself (jobs/detect.sql), no detector does."""
 
+INCIDENTS_TOPIC = "events.incident"
+"""What events become in the end (incidents/)."""
+
 
 def detector_topics() -> tuple[str, ...]:
     """The topics that detectors write to."""
@@ -105,7 +108,7 @@ def detector_topics() -> tuple[str, ...]:
 
 def event_topics() -> tuple[str, ...]:
     """The topics of all events that records become."""
-    return (*detector_topics(), WINDOWS_TOPIC)
+    return (*detector_topics(), WINDOWS_TOPIC, INCIDENTS_TOPIC)
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import orjson
-from pyflink.common import Row, Types
+from pyflink.common import Row, TypeInformation, Types
 from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import (
     DataStream,
@@ -22,6 +22,7 @@ from pyflink.java_gateway import get_gateway
 
 from detectors.migrations import facts
 from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
+from incidents.correlator import HEARD_TOPIC
 
 RECORD_FIELDS = (
     "owner",
@@ -116,8 +117,8 @@ class EventTime(TimestampAssigner):
             return 0
 
 
-def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
-    """A stream of KEYED_TYPE, keyed by its first field: what `key_by` makes, without its Python.
+def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -> KeyedStream:
+    """A stream of (key, value), keyed by its first field: what `key_by` makes, without its Python.
 
     PyFlink's own `key_by` computes the key in a Python operator, which costs every record a second
     way out of the JVM and every slot a second bundle to wait for.
@@ -125,7 +126,7 @@ def keyed_in_the_jvm(stream: DataStream) -> KeyedStream:
     keyed = stream._j_data_stream.keyBy(
         get_gateway().jvm.KeyByKeySelector(), Types.ROW([Types.STRING()]).get_java_type_info()
     )
-    return KeyedStream(keyed, RECORD_TYPE, stream)
+    return KeyedStream(keyed, value, stream)
 
 
 def _live_row(owner: str, written: Written) -> Output:
@@ -135,25 +136,28 @@ def _live_row(owner: str, written: Written) -> Output:
     return to_row(owner, written)
 
 
+def _heard_row(record: Mapping[str, Any]) -> Row:
+    """That a host was heard, for the correlator."""
+    heard = {"host": record["host"], "heard_us": record["event_time_us"]}
+    return Row(HEARD_TOPIC, record["owner"], orjson.dumps(heard).decode())
+
+
 class Kept:
-    """What is kept of an owner between records.
+    """What is kept between records.
 
     PyFlink pickles state with a pickler written in Python, at the end of every bundle; this one
     hands it bytes that Python's own pickler has made, in half the time.
     """
 
-    def __init__(self, owner: Owner, told_at_ms: int, timer_ms: int) -> None:
-        """The owner, when it was told the time, and its next timer (0: none is set)."""
-        self.owner = owner
-        self.told_at_ms = told_at_ms
-        self.timer_ms = timer_ms
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _kept, (pickle.dumps((self.owner, self.told_at_ms, self.timer_ms)),)
+        return _kept, (pickle.dumps(self.value),)
 
 
 def _kept(pickled: bytes) -> Kept:
-    return Kept(*pickle.loads(pickled))  # noqa: S301 - Flink hands back what it was given
+    return Kept(pickle.loads(pickled))  # noqa: S301 - Flink hands back what it was given
 
 
 class TrackLive(KeyedProcessFunction):
@@ -171,11 +175,15 @@ class TrackLive(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        kept = self._state.value() or Kept(Owner(), 0, 0)
-        for written in kept.owner.feed(record):
+        if record["kind"] == "heard":
+            yield _heard_row(record)
+            return
+        kept = self._state.value()
+        owner, _, timer_ms = kept.value if kept else (Owner(), 0, 0)
+        for written in owner.feed(record):
             yield _live_row(record["owner"], written)
         timers = ctx.timer_service()
-        self._keep(kept.owner, timers.current_processing_time(), kept.timer_ms, timers)
+        self._keep(owner, timers.current_processing_time(), timer_ms, timers)
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
@@ -183,14 +191,17 @@ class TrackLive(KeyedProcessFunction):
         kept = self._state.value()
         if kept is None:
             return
-        owner, timer_ms = kept.owner, kept.timer_ms
-        waited_us = (timestamp - kept.told_at_ms) * 1000
+        owner, told_at_ms, timer_ms = kept.value
+        waited_us = (timestamp - told_at_ms) * 1000
         for written in owner.tick(owner.event_time_us + waited_us):
             yield _live_row(ctx.get_current_key(), written)
         self._keep(owner, timestamp, 0 if timer_ms <= timestamp else timer_ms, ctx.timer_service())
 
     def _keep(self, owner: Owner, now_ms: int, timer_ms: int, timers: Any) -> None:
-        """Keep the owner until it has something to do, or clear what is left of it."""
+        """Keep the owner until it has something to do, or clear what is left of it.
+
+        Kept are the owner, when it was told the time, and its next timer (0: none is set).
+        """
         due_us = owner.next_due_us
         if due_us is None:
             # Nothing is left of an owner that went quiet, not even its timer.
@@ -203,7 +214,7 @@ class TrackLive(KeyedProcessFunction):
         if not timer_ms or wanted_ms < timer_ms:
             timers.register_processing_time_timer(wanted_ms)
             timer_ms = wanted_ms
-        self._state.update(Kept(owner, now_ms, timer_ms))
+        self._state.update(Kept((owner, now_ms, timer_ms)))
 
 
 class TrackHistory(KeyedProcessFunction):
@@ -222,6 +233,9 @@ class TrackHistory(KeyedProcessFunction):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
         if record is None:
+            return
+        if record["kind"] == "heard":
+            yield _heard_row(record)
             return
         bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
         if (bucket, timestamp) != (self._bucket, self._timestamp):

@@ -12,7 +12,7 @@ import sys
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from detectors.catalogue import literals
-from jobs.detect import environment, insert_events, job_settings, statements, track
+from jobs.detect import detect, environment, job_settings, statements
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     ):
         tables.execute_sql(statement)
     if options.what == "live":
-        result = insert_events(tables, track(tables, is_live=True), is_live=True)
+        result = detect(tables, options.bootstrap, None)
     else:
         # The same columns by the same DDL, thrown away.
         result = tables.execute_sql(

@@ -1,4 +1,4 @@
-"""Records become events.
+"""Records become events, and events incidents.
 
 Live and history are one job in two modes: live runs in STREAMING mode over the raw topics and never
 ends; history runs in BATCH mode over the offsets that one replay wrote, its lines to
@@ -6,7 +6,8 @@ ends; history runs in BATCH mode over the offsets that one replay wrote, its lin
 
 Examples:
     python -m jobs.detect live --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
-    echo '{"esxi.backfill": {"0": [0, 1200]}, "esxi.esxtop": {"0": [7, 7]}}' | \\
+    echo '{"first_us": 1332519771876000, "last_us": 1332519775876000, "offsets":
+        {"esxi.backfill": {"0": [0, 1200]}, "esxi.esxtop": {"0": [7, 7]}}}' | \\
         python -m jobs.detect history --run-id 2026-11-21-0001 \\
         --cluster 127.0.0.1:18081 --bootstrap 127.0.0.1:19092
 """
@@ -25,7 +26,7 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
 
-from detectors.catalogue import WINDOWS_TOPIC, detector, detector_topics, literals
+from detectors.catalogue import INCIDENTS_TOPIC, WINDOWS_TOPIC, detector, detector_topics, literals
 from engine.tracking import (
     EVENT_TYPE,
     HISTORY_FACTS,
@@ -38,6 +39,7 @@ from engine.tracking import (
     bucket_of,
     keyed_in_the_jvm,
 )
+from jobs.correlate import About, correlate_history, correlate_live
 
 LIVE_JOB = "stunwatch-detect-live"
 """The live job's name, by which the keeper finds it."""
@@ -137,6 +139,19 @@ def _sorted_by_time(records: DataStream) -> KeyedStream:
     return records.assign_timestamps_and_watermarks(by_time).key_by(bucket_of)
 
 
+def detect(tables: StreamTableEnvironment, bootstrap: str, about: About | None) -> TableResult:
+    """All that follows from the statements, for a replay or (None) live; the job starts here."""
+    is_live = about is None
+    tables.create_temporary_view("tracked", track(tables, is_live))
+    incidents = (
+        correlate_live(tables, bootstrap)
+        if about is None
+        else correlate_history(tables, bootstrap, about)
+    )
+    tables.create_temporary_view("correlated", incidents)
+    return insert_events(tables, is_live)
+
+
 def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
     """The view `candidates` to rows of `events`."""
     if not is_live:
@@ -146,9 +161,8 @@ def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
     return track_live(tables.to_append_stream(keyed, KEYED_TYPE))
 
 
-def insert_events(tables: StreamTableEnvironment, events: DataStream, is_live: bool) -> TableResult:
+def insert_events(tables: StreamTableEnvironment, is_live: bool) -> TableResult:
     """Write every event to its topic, and what came too late; the job starts here."""
-    tables.create_temporary_view("tracked", events)
     inserts = tables.create_statement_set()
     for topic in detector_topics():
         inserts.add_insert_sql(
@@ -158,6 +172,10 @@ def insert_events(tables: StreamTableEnvironment, events: DataStream, is_live: b
     inserts.add_insert_sql(
         f"INSERT INTO events /*+ OPTIONS('topic' = '{WINDOWS_TOPIC}') */"
         " SELECT `owner`, `event` FROM window_events"
+    )
+    inserts.add_insert_sql(
+        f"INSERT INTO events /*+ OPTIONS('topic' = '{INCIDENTS_TOPIC}') */"
+        " SELECT `owner`, `event` FROM correlated"
     )
     if is_live:
         inserts.add_insert_sql("INSERT INTO late SELECT `owner`, `event` FROM late_samples")
@@ -236,10 +254,13 @@ def main(arguments: list[str] | None = None) -> None:
     )
     # The client is warm from here on: a replay starts it early and sends the offsets when it
     # has shipped its last line.
+    about = None
     if is_live:
         scan = samples_scan = live_scan()
     else:
-        spans = orjson.loads(sys.stdin.read())
+        said = orjson.loads(sys.stdin.read())
+        about = About(options.run_id, said["first_us"], said["last_us"])
+        spans = said["offsets"]
         scan, samples_scan = (
             history_scan({int(each): (first, end) for each, (first, end) in spans[topic].items()})
             for topic in (*HISTORY_TOPICS, SAMPLES_TOPIC)
@@ -247,7 +268,7 @@ def main(arguments: list[str] | None = None) -> None:
     topics = LIVE_TOPICS if is_live else HISTORY_TOPICS
     for statement in statements(options.bootstrap, topics, scan, samples_scan, options.run_id):
         tables.execute_sql(statement)
-    result = insert_events(tables, track(tables, is_live), is_live)
+    result = detect(tables, options.bootstrap, about)
     job = result.get_job_client()
     if job is not None:
         print(job.get_job_id(), flush=True)

@@ -3,6 +3,9 @@
 -- Whether a line holds any of the detectors' literals; flink-jobs/prefilter/.
 CREATE TEMPORARY SYSTEM FUNCTION contains_any AS 'io.github.stunwatch.ContainsAny';
 
+-- Whether this is the first line of a host within ten minutes; flink-jobs/prefilter/.
+CREATE TEMPORARY SYSTEM FUNCTION is_first_heard AS 'io.github.stunwatch.IsFirstHeard';
+
 -- One row is one record (schemas/log_line.v1). The Kafka key names the log's owner, so that all
 -- records of an owner share a partition and keep their order. JSON that does not parse is skipped
 -- here; ClickHouse reads the same message and keeps it in rejected_lines with its reason.
@@ -248,6 +251,39 @@ SELECT
 FROM slices_of_note
 WHERE `slow_lately` > 0;
 
+-- That a host was heard, every ten minutes: who is well is part of every verdict.
+CREATE TEMPORARY VIEW heard AS
+SELECT `owner`, `event_time`, `host`, `run_id`
+FROM records
+WHERE
+  `kind` = 'line' AND `source` = 'syslog' AND ${run_condition} AND is_first_heard(`host`, `event_time`)
+UNION ALL
+SELECT `owner`, `event_time`, `host`, `run_id`
+FROM samples
+WHERE `kind` = 'line' AND ${samples_condition} AND is_first_heard(`host`, `event_time`);
+
+CREATE TEMPORARY VIEW heard_records AS
+SELECT
+  `owner`,
+  `event_time`,
+  'heard' AS `kind`,
+  CAST(NULL AS STRING) AS `source`,
+  CAST(NULL AS STRING) AS `program`,
+  `host`,
+  CAST(NULL AS STRING) AS `vm`,
+  CAST(NULL AS STRING) AS `datastore`,
+  CAST(NULL AS STRING) AS `severity`,
+  CAST(NULL AS STRING) AS `thread`,
+  CAST(NULL AS STRING) AS `head`,
+  CAST(NULL AS STRING) AS `message`,
+  CAST(NULL AS STRING) AS `file`,
+  CAST(NULL AS STRING) AS `generation`,
+  CAST(-1 AS BIGINT) AS `offset`,
+  `run_id`,
+  CAST(NULL AS STRING) AS `time_quality`,
+  CAST(-1 AS BIGINT) AS `kafka_offset`
+FROM heard;
+
 -- What goes on to Python: the lines that a detector may care about, the progress records that tell
 -- it the time, and the slices of note, as records too.
 CREATE TEMPORARY VIEW candidates AS
@@ -258,7 +294,10 @@ WHERE
   AND `kind` IN ('line', 'progress') AND ${run_condition}
 UNION ALL
 SELECT *
-FROM slice_records;
+FROM slice_records
+UNION ALL
+SELECT *
+FROM heard_records;
 
 -- One row is one event on its way to the topic that its detector names: the connector cannot take
 -- the topic from the row, so every topic is written by an INSERT of its own with an OPTIONS hint.

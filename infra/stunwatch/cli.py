@@ -12,12 +12,31 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from stunwatch.errors import UserError
 
-COMMANDS = ("up", "down", "status", "logs", "replay", "sql", "watch", "demo", "simulate", "doctor")
-"""In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name."""
+COMMANDS = (
+    "up",
+    "down",
+    "status",
+    "logs",
+    "replay",
+    "sql",
+    "watch",
+    "report",
+    "incident",
+    "demo",
+    "simulate",
+    "audit",
+    "alerts",
+    "change",
+    "inventory",
+    "doctor",
+)
+"""In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name, or a
+group of commands (a Typer)."""
 
 
 class Commands(TyperGroup):
@@ -32,8 +51,11 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"stunwatch.commands.{cmd_name}")
+        command = getattr(module, cmd_name)
+        if isinstance(command, typer.Typer):
+            return typer.main.get_command(command)
         one = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        one.command(cmd_name)(getattr(module, cmd_name))
+        one.command(cmd_name)(command)
         return typer.main.get_command(one)
 
 
@@ -57,7 +79,8 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True).print(f"[red]stunwatch:[/] {error}", highlight=False, soft_wrap=True)
+        said = f"[red]stunwatch:[/] {escape(str(error))}"
+        Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -20,8 +21,11 @@ class QueryError(UserError):
 class ClickHouse:
     """One user's access to the server at host:port."""
 
-    def __init__(self, host: str, port: int, user: str, password: str) -> None:
+    def __init__(
+        self, host: str, port: int, user: str, password: str, *, timeout_s: float = 600
+    ) -> None:
         self._address = (host, port)
+        self._timeout_s = timeout_s
         self._headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
 
     def command(self, sql: str, *, database: str = "stunwatch") -> None:
@@ -29,9 +33,15 @@ class ClickHouse:
         for _ in self.stream(sql, database=database):
             pass
 
-    def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> list[tuple[Any, ...]]:
         """The rows of a query; 64-bit integers as int, times as text. Raises QueryError."""
-        settings = {"output_format_json_quote_64bit_integers": "0"}
+        settings = {"output_format_json_quote_64bit_integers": "0", **(settings or {})}
         body = b"".join(
             self.stream(sql, parameters, output="JSONCompactEachRow", settings=settings)
         )
@@ -51,7 +61,7 @@ class ClickHouse:
         if output:
             query["default_format"] = output
         query |= {f"param_{name}": str(value) for name, value in (parameters or {}).items()}
-        connection = http.client.HTTPConnection(*self._address, timeout=600)
+        connection = http.client.HTTPConnection(*self._address, timeout=self._timeout_s)
         try:
             connection.request("POST", f"/?{urlencode(query)}", sql.encode(), self._headers)
             response = connection.getresponse()
@@ -70,10 +80,12 @@ class ClickHouse:
             connection.close()
 
 
-def as_user(settings: Settings, user: str) -> ClickHouse:
-    """Access as a user whose password `stunwatch up` made."""
+def as_user(settings: Settings, user: str, *, timeout_s: float = 600) -> ClickHouse:
+    """Access as a user whose password `stunwatch up` made, or is in a container's environment."""
+    password = os.environ.get(f"STUNWATCH_CLICKHOUSE_{user.upper()}_PASSWORD", "")
     try:
-        password = (settings.secrets / user).read_text().strip()
+        password = password or (settings.secrets / user).read_text().strip()
     except FileNotFoundError:
         raise UserError("There is no local pipeline yet; `stunwatch up` starts it.") from None
-    return ClickHouse(settings.clickhouse_host, settings.clickhouse_http_port, user, password)
+    host, port = settings.clickhouse_host, settings.clickhouse_http_port
+    return ClickHouse(host, port, user, password, timeout_s=timeout_s)

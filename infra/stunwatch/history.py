@@ -53,12 +53,26 @@ class HistoryJob:
                 start_new_session=True,
             )
 
-    def run(self, starts: Offsets, ends: Offsets, while_waiting: Callable[[], None]) -> None:
-        """Detect over [starts, ends) of these topics. Raises UserError when it cannot be done."""
+    def run(
+        self,
+        starts: Offsets,
+        ends: Offsets,
+        span_us: tuple[int, int],
+        while_waiting: Callable[[], None],
+    ) -> None:
+        """Detect over [starts, ends) of these topics, and correlate around their event times.
+
+        `span_us`: the first and the last event time, µs since 1970. Raises UserError when it cannot
+        be done.
+        """
         spans: dict[str, dict[int, tuple[int, int]]] = {}
         for (topic, partition), end in ends.items():
             spans.setdefault(topic, {})[partition] = (starts[topic, partition], end)
-        said = orjson.dumps(spans, option=orjson.OPT_NON_STR_KEYS)
+        first_us, last_us = span_us
+        said = orjson.dumps(
+            {"offsets": spans, "first_us": first_us, "last_us": last_us},
+            option=orjson.OPT_NON_STR_KEYS,
+        )
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(5)

@@ -49,6 +49,9 @@ class Settings:
     flink_rpc_port: int = field(default=16123, metadata={"of": "jobmanager"})
     flink_blob_port: int = field(default=16124, metadata={"of": "jobmanager"})
 
+    alerts: Path = ROOT / "infra" / "alerts" / "alerts.yaml"
+    """Who is told of incidents."""
+
     min_free_mb: int = 1024
     """Intake stops when the file system of `home` has less left, in MiB."""
 

@@ -2,6 +2,7 @@
 -- One host alone points at the host; one device on all of its hosts at the LUN; many devices at the
 -- array or the fabric.
 -- param since = 1970-01-01 00:00:00 : the moment from which on episodes count, UTC
+-- param most = 50 : how many rows
 SELECT
     device,
     object_class,
@@ -13,7 +14,8 @@ SELECT
     min(started_at) AS first_at,
     max(coalesce(ended_at, started_at)) AS last_at,
     arraySort(groupUniqArray(origin)) AS origins
-FROM latency_episodes
+FROM latency_episodes_stored FINAL
 WHERE coalesce(ended_at, toDateTime64('2199-12-31 00:00:00', 6, 'UTC')) >= {since:DateTime('UTC')}
 GROUP BY device, object_class
-ORDER BY worst_ms DESC, device ASC;
+ORDER BY worst_ms DESC, device ASC
+LIMIT {most:UInt32};

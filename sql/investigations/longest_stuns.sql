@@ -1,6 +1,25 @@
--- Which stuns were the longest?
+-- Which stuns were the longest, of a VM or of all?
 -- param vm = : part of the VM's name
 -- param most = 10 : how many rows
+WITH
+    -- The longest of all revisions first: there are far more stuns than can be compared in a moment.
+    longest AS
+    (
+        SELECT duration_us
+        FROM stuns_stored
+        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+        ORDER BY duration_us DESC
+        LIMIT 10 * {most:UInt32} + 50
+    ),
+
+    chosen AS
+    (
+        SELECT datastore, vm, event_id
+        FROM stuns_stored
+        PREWHERE duration_us >= (SELECT min(duration_us) FROM longest)
+        WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+    )
+
 SELECT
     vm,
     datastore,
@@ -11,7 +30,14 @@ SELECT
     severity,
     cause,
     measured_by
-FROM stuns
-WHERE positionCaseInsensitive(vm, {vm:String}) > 0
+FROM
+(
+    SELECT *
+    FROM stuns_stored
+    PREWHERE (datastore, vm, event_id) IN (SELECT datastore, vm, event_id FROM chosen)
+    ORDER BY version DESC
+    LIMIT 1 BY event_id
+) AS stuns
+WHERE NOT is_deleted
 ORDER BY duration_us DESC, ended_at ASC
 LIMIT {most:UInt32};

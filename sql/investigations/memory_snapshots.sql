@@ -1,4 +1,6 @@
 -- How long did memory snapshots slow their VMs down, and how long would the waits alone take?
+-- formula_s is pages / 64 * 25 ms, the defaults of mainMem.ioBlockPages and mainMem.ioWait: an
+-- explanation of where the time goes, no prediction.
 -- param vm = : part of the VM's name
 -- param most = 10 : how many rows
 SELECT
@@ -15,7 +17,16 @@ SELECT
     round(formula_ms / 1000, 3) AS formula_s
 FROM snapshot_operations
 WHERE
-    kind = 'create_memory' AND pages IS NOT NULL
-    AND positionCaseInsensitive(vm, {vm:String}) > 0
+    (datastore, vm, event_id) IN
+    (
+        SELECT datastore, vm, event_id
+        FROM snapshot_operations_stored
+        WHERE
+            kind = 'create_memory' AND isNotNull(pages)
+            AND positionCaseInsensitive(vm, {vm:String}) > 0
+        ORDER BY lazy_io_ms DESC NULLS LAST
+        LIMIT 10 * {most:UInt32} + 50
+    )
+    AND isNotNull(pages)
 ORDER BY lazy_io_ms DESC NULLS LAST, started_at ASC
 LIMIT {most:UInt32};

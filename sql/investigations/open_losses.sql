@@ -1,5 +1,7 @@
 -- Which paths, devices and volumes are lost now, and since when?
 -- param host = : part of the host's name
+-- param until = 2100-01-01 : as of when, UTC; now at the latest
+WITH least({until:DateTime64(6, 'UTC')}, now64(6, 'UTC')) AS until_at
 SELECT
     host,
     kind,
@@ -7,10 +9,10 @@ SELECT
     device,
     datastore,
     started_at,
-    dateDiff('second', started_at, now64(6)) AS lost_for_s
+    dateDiff('second', started_at, until_at) AS lost_for_s
 FROM path_events
 WHERE
-    ended_at IS NULL
+    isNull(ended_at) AND started_at <= until_at
     AND kind IN ('path_dead', 'apd_start', 'apd_timeout', 'pdl', 'lost_access', 'heartbeat_timeout')
     AND positionCaseInsensitive(host, {host:String}) > 0
 ORDER BY started_at ASC, host ASC, lost ASC;

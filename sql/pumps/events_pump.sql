@@ -7,7 +7,11 @@ WITH
         is_deleted Nullable(UInt8),
         run_id Nullable(String),
         started_at Nullable(String),
-        ended_at Nullable(String)
+        ended_at Nullable(String),
+        observed_at Nullable(String),
+        detected_at Nullable(String),
+        opened_at Nullable(String),
+        closed_at Nullable(String)
     )') AS event
 SELECT
     multiIf(
@@ -22,6 +26,18 @@ SELECT
         JSONType(raw, 'ended_at') = 'String'
             AND isNull(parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC')),
         'ended_at is no time',
+        JSONHas(raw, 'observed_at')
+            AND isNull(parseDateTime64BestEffortOrNull(event.observed_at, 6, 'UTC')),
+        'observed_at is no time',
+        JSONHas(raw, 'detected_at')
+            AND isNull(parseDateTime64BestEffortOrNull(event.detected_at, 3, 'UTC')),
+        'detected_at is no time',
+        JSONHas(raw, 'opened_at')
+            AND isNull(parseDateTime64BestEffortOrNull(event.opened_at, 6, 'UTC')),
+        'opened_at is no time',
+        JSONType(raw, 'closed_at') = 'String'
+            AND isNull(parseDateTime64BestEffortOrNull(event.closed_at, 6, 'UTC')),
+        'closed_at is no time',
         ''
     ) AS fault,
     raw,

@@ -120,6 +120,29 @@ WITH
     ),
 
     -- Intervals in which anybody was heard are numbered: while all are silent, nobody fell silent.
+    intervals AS
+    (
+        SELECT bucket, row_number() OVER (ORDER BY bucket) AS number, max(last_received_at) AS last_at
+        FROM source_activity_stored
+        GROUP BY bucket
+    ),
+
+    counted AS
+    (
+        SELECT source, host, min(bucket) AS first_bucket, groupBitmap(toUInt32(bucket)) AS heard_in
+        FROM source_activity_stored
+        GROUP BY source, host
+    ),
+
+    -- Who missed no two intervals since the first has no pause to look for: of many sources few are left.
+    paused AS
+    (
+        SELECT counted.source AS source, counted.host AS host
+        FROM counted
+        INNER JOIN intervals AS earliest ON counted.first_bucket = earliest.bucket
+        WHERE (SELECT max(intervals.number) FROM intervals) >= earliest.number + counted.heard_in + 1
+    ),
+
     heard AS
     (
         SELECT
@@ -129,14 +152,8 @@ WITH
             min(first_received_at) AS first_at,
             max(last_received_at) AS last_at
         FROM source_activity_stored
+        WHERE (source, host) IN (SELECT source, host FROM paused)
         GROUP BY source, host, bucket
-    ),
-
-    intervals AS
-    (
-        SELECT bucket, row_number() OVER (ORDER BY bucket) AS number, max(last_at) AS last_at
-        FROM heard
-        GROUP BY bucket
     ),
 
     pauses AS

@@ -121,7 +121,7 @@ def final_rows(events: Iterable[Event]) -> list[Event]:
         if event["revision"] >= best.get(event["event_id"], event)["revision"]:
             best[event["event_id"]] = event
     rows = [event for event in best.values() if not event["is_deleted"]]
-    return sorted(rows, key=lambda event: (event["started_at"], event["event_id"]))
+    return sorted(rows, key=lambda event: (event.get("started_at", ""), event["event_id"]))
 
 
 def golden_lines(rows: Iterable[Event]) -> str:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import orjson
 import pytest
 
 from ingest.records import kafka_key
+from stunwatch.audit.events import CHECKS, all_spans, compare, kept_since
+from stunwatch.audit.files import Finder, stored_files
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.runtime.processes import Process, processes
 from stunwatch.settings import Settings, load_settings
@@ -31,6 +33,9 @@ class Pipeline:
     """A pipeline in a folder of its own, on ports of its own, and the command line on it."""
 
     settings: Settings
+    known_differences: set[tuple[str, ...]] = field(default_factory=set)
+    audited_content: tuple[tuple[Any, ...], ...] = ()
+    """What was stored when lines and events were compared last."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -81,8 +86,15 @@ class Pipeline:
 
     def ship(self, topic: str, *records: dict[str, Any]) -> None:
         """Send records as a shipper does."""
-        for record in records:
-            self.produce(topic, orjson.dumps(record), key=kafka_key(record))
+        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper.send(
+            topic,
+            [
+                {"key": kafka_key(record).encode(), "value": orjson.dumps(record)}
+                for record in records
+            ],
+        )
+        shipper.flush()
 
     def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
         """Until the query's only value is `wanted`."""
@@ -92,12 +104,35 @@ class Pipeline:
             time.sleep(0.2)
 
     def views(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Everything that the views show, but what depends on the time of asking."""
+        """Everything that the views show, but what asks for a parameter or what the time is."""
         named = self.rows(
             "SELECT name FROM system.tables WHERE database = 'stunwatch' AND engine = 'View'"
-            " AND name NOT IN ('log_lines_with', 'quality_events')"
+            " AND name NOT IN ('quality_events', 'mutes') AND create_table_query NOT LIKE '%{%:%}%'"
         )
         return {view: sorted(self.rows(f"SELECT * FROM {view}"), key=repr) for (view,) in named}
+
+    def content(self) -> tuple[tuple[Any, ...], ...]:
+        """Differs whenever anything that `stunwatch audit` looks at was written or altered."""
+        return tuple(
+            as_user(self.settings, "admin").rows(
+                "SELECT table, name FROM system.parts WHERE active AND table IN ("
+                "'log_lines_stored', 'rejected_lines_stored', 'latency_samples_stored',"
+                " 'stuns_stored', 'reservation_conflicts_stored') ORDER BY ALL"
+            )
+        )
+
+    def differences(self) -> set[tuple[str, ...]]:
+        """What `stunwatch audit` would tell now: (finding, whose, when) and (gap, file)."""
+        since = kept_since(self.reader)
+        found = {
+            (each.finding, each.owner, each.anchor)
+            for check in CHECKS
+            for span in all_spans(self.reader)
+            for each in compare(self.reader, check, span, since).differences
+        }
+        finder = Finder()
+        files = (finder.measure(each) for each in stored_files(self.reader, since))
+        return found | {("gap", each.name, str(each.gaps)) for each in files if each.gaps}
 
     def processes(self, component: str) -> list[Process]:
         return [each for each in processes(self.settings) if each.component == component]
@@ -117,7 +152,7 @@ def free_ports(count: int) -> list[int]:
 def settings_in(home: Path, **more: Any) -> Settings:
     names = [each.name for each in fields(Settings) if each.name.endswith("_port")]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    return replace(load_settings({}), home=home, **ports, **more)
+    return replace(load_settings({}), home=home, alerts=home / "alerts.yaml", **ports, **more)
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +163,34 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         yield made
     finally:
         made.run("down")
+
+
+@pytest.fixture(autouse=True)
+def audited(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test on the shared pipeline, lines, events and files must still agree.
+
+    A test that makes up events without lines says so with the marker `made_up`.
+    """
+    yield
+    if "pipeline" not in request.fixturenames:
+        return
+    made: Pipeline = request.getfixturevalue("pipeline")
+    content = made.content()
+    if content == made.audited_content:
+        return
+    made.audited_content = content
+    new = made.differences() - made.known_differences
+    if request.node.get_closest_marker("made_up"):
+        made.known_differences |= new
+        return
+    deadline = time.monotonic() + 20
+    while new and time.monotonic() < deadline:
+        # A live line may be stored before its event is.
+        time.sleep(1)
+        new = made.differences() - made.known_differences
+    # So that the next test is not blamed for it.
+    made.known_differences |= new
+    assert not new, sorted(new)
 
 
 @pytest.fixture

@@ -11,16 +11,22 @@ START = datetime(2024, 5, 6, 7, 0, 0)
 HOST = "esx61.lab.example"
 
 
-def write_csv(path: Path, series: dict[str, list[float]], step_seconds: int) -> None:
+def write_csv(
+    path: Path,
+    series: dict[str, list[float]],
+    step_seconds: int,
+    host: str = HOST,
+    start: datetime = START,
+) -> None:
     """esxtop's batch output: device to its DAVG, a hundred commands a second."""
     counters = ("Average Driver MilliSec/Command", "Average Kernel MilliSec/Command")
     header = ['"(PDH-CSV 4.0) (UTC)(0)"']
     for device in series:
-        place = f"\\\\{HOST}\\Physical Disk SCSI Device({device})"
+        place = f"\\\\{host}\\Physical Disk SCSI Device({device})"
         header += [f'"{place}\\{each}"' for each in (*counters, "Commands/sec")]
     rows = [",".join(header)]
     for number in range(len(next(iter(series.values())))):
-        at = START + timedelta(seconds=number * step_seconds)
+        at = start + timedelta(seconds=number * step_seconds)
         values = [f'"{at:%m/%d/%Y %H:%M:%S}"']
         for davgs in series.values():
             values += [f'"{davgs[number]}"', '"0.02"', '"100.00"']

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+import pytest
 
 from ingest.records import MAX_LINE_BYTES, LineRecords, Origin, Record, kafka_key, rejection
 from tests.end_to_end.conftest import Pipeline
@@ -98,6 +99,7 @@ def test_a_clock_that_is_fast_and_one_that_is_slow(pipeline: Pipeline) -> None:
     assert (event["kind"], int(event["count"])) == ("clock_skew", 5)
 
 
+@pytest.mark.made_up
 def test_bytes_of_a_file_that_did_not_arrive(pipeline: Pipeline) -> None:
     host = "gap01.quality.example"
     file = {"file": "/var/log/vmkernel.log", "generation": "00000000000006a9"}

@@ -34,6 +34,8 @@ def test_sample_passes_or_fails_as_its_name_says(path: Path) -> None:
 PARSED_IN = {
     "log_line.v1": "readers/records_reader",
     "esxtop_sample.v1": "readers/samples_reader",
+    "incident.v1": "intakes/incidents_intake",
+    "inventory_item.v1": "intakes/inventory_intake",
     "rejected_line.v1": "readers/rejected_reader",
     "latency_episode.v1": "intakes/latency_episodes_intake",
     "reservation_conflict.v1": "intakes/reservation_conflicts_intake",

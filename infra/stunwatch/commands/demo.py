@@ -23,6 +23,11 @@ WORST_VM = "sql01"
 
 FIXED_AT = "2012-05-01 00:00:00"
 
+_WORST = """
+    SELECT verdict, arrayMap(each -> concat(each.step, ', for ', each.because), next_steps)
+    FROM incidents WHERE has(vms, {vm:String}) ORDER BY worst_stun_us DESC LIMIT 1
+"""
+
 
 def demo() -> None:
     """Start the pipeline, replay a bundled incident and show what was found.
@@ -46,6 +51,10 @@ def demo() -> None:
     for vm, _, _, ended_at, duration_us, duration_s, severity, *_ in rows:
         table.add_row(vm, ended_at, f"{duration_s:.3f} s", f"{duration_us:,}", severity)
     console.print("\nThe ten longest stuns of the incident:", table)
+    for verdict, next_steps in reader.rows(_WORST, {"vm": WORST_VM}):
+        console.print(f"\nThe worst of it in a sentence:\n  {verdict}\nWhat to do:", markup=False)
+        for number, step in enumerate(next_steps, 1):
+            console.print(f"  {number}. {step}", highlight=False, markup=False)
     console.print(
         "Next:\n"
         f'  .venv/bin/stunwatch sql stuns_before_and_after --param "at={FIXED_AT}"\n'

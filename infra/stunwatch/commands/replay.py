@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
@@ -18,7 +18,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from detectors.catalogue import event_topics
-from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Plan, Reading, plan
+from engine.owner import epoch_microseconds
+from ingest.replay import (
+    BACKFILL,
+    ESXTOP,
+    REJECTED,
+    Message,
+    Options,
+    Plan,
+    Problem,
+    Reading,
+    SourceFile,
+    plan,
+)
 from ingest.times import UptimeClock
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.errors import UserError
@@ -79,7 +91,7 @@ def replay(
         stunwatch replay ./old-logs --tz Europe/Vienna --year 2009
     """
     settings = load_settings()
-    options = Options(host=host, vm=vm, datastore=datastore, zone=_zone(tz), year=year)
+    options = Options(host=host, vm=vm, datastore=datastore, zone=zone(tz), year=year)
     console = Console(stderr=True)
     with plan(paths, options) as what:
         for problem in what.problems:
@@ -121,7 +133,37 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run(settings: Settings, what: Plan, options: Options, console: Console) -> Outcome:
+class FileReading(Protocol):
+    """What `run` asks of an ingest.replay.Reading."""
+
+    lines_read: int
+
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def consumed_bytes(self) -> int: ...
+    @property
+    def problem(self) -> Problem | None: ...
+    def __iter__(self) -> Iterator[list[Message]]: ...
+
+
+ReadingOf = Callable[[SourceFile, str, Options, UptimeClock], FileReading]
+"""How a file of a run is read; the clock is for all of its files."""
+
+
+def _reading(
+    source: SourceFile, run_id: str, options: Options, uptimes: UptimeClock
+) -> FileReading:
+    return Reading(source, run_id, options, uptimes=uptimes)
+
+
+def run(
+    settings: Settings,
+    what: Plan,
+    options: Options,
+    console: Console,
+    reading_of: ReadingOf = _reading,
+) -> Outcome:
     """Ship the plan's files, detect over them and count. Raises UserError if it cannot be done."""
     started = time.monotonic()
     clock = datetime.now(UTC)
@@ -137,9 +179,11 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
         show.stage("shipping", what.size_bytes)
         shipped_bytes = 0
         uptimes = UptimeClock()
+        times = _Times()
         for file in what.files:
-            reading = Reading(file, run_id, options, uptimes=uptimes)
+            reading = reading_of(file, run_id, options, uptimes)
             for messages in reading:
+                times.look(messages)
                 for topic, batch in _batches(messages):
                     shipper.send(topic, batch)
                 show.at(shipped_bytes + reading.consumed_bytes)
@@ -151,7 +195,7 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
         shipper.flush()
         ends = kafka.ends([BACKFILL, ESXTOP])
         show.stage("detecting", None)
-        job.run(starts, ends, show.waiting)
+        job.run(starts, ends, times.span_us, show.waiting)
         show.stage("storing", None)
         for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
             of_topic = {place: end for place, end in ends.items() if place[0] == topic}
@@ -164,6 +208,28 @@ def run(settings: Settings, what: Plan, options: Options, console: Console) -> O
         count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+class _Times:
+    """The first and the last event time of what is shipped, near enough: files are in order."""
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._last = ""
+
+    def look(self, messages: list[Message]) -> None:
+        """Take in the ends of a list; rejected lines have no time."""
+        for _, _, record in (*messages[:1], *messages[-1:]):
+            if moment := record.get("event_time"):
+                self._first = min(self._first or moment, moment)
+                self._last = max(self._last, moment)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """In µs since 1970; (0, 0) where nothing had a time."""
+        if not self._first:
+            return 0, 0
+        return epoch_microseconds(self._first), epoch_microseconds(self._last)
 
 
 def _batches(messages: list[Message]) -> list[tuple[str, Batch]]:
@@ -210,7 +276,8 @@ def _array(names: dict[str, int]) -> str:
     return "[" + ",".join(f"'{name}'" for name in names) + "]"
 
 
-def _zone(name: str) -> ZoneInfo:
+def zone(name: str) -> ZoneInfo:
+    """The time zone of this name. Raises UserError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):

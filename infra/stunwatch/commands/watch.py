@@ -1,40 +1,95 @@
-"""`stunwatch watch`: events, as Flink finds them."""
+"""`stunwatch watch`: the fleet, live in the terminal."""
 
 from __future__ import annotations
 
+import sys
+import time
 import uuid
-from collections.abc import Iterator
-from typing import Annotated, Any
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Annotated
 
 import orjson
 import typer
 from confluent_kafka import Consumer
 from rich.console import Console
-from rich.text import Text
+from rich.live import Live
 
 from detectors.catalogue import WINDOWS_TOPIC, event_topics
 from stunwatch.kafka import Kafka
-from stunwatch.settings import load_settings
+from stunwatch.live_view.polls import Polls
+from stunwatch.live_view.screen import View, describe, frame
+from stunwatch.settings import Settings, load_settings
 
-SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "cyan", "normal": "dim"}
+REFRESH_SECONDS = 1.0
+WIDTH, HEIGHT = 160, 44
+"""Of one frame that goes to no terminal."""
 
 
 def watch(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     history: Annotated[
-        bool, typer.Option("--history", help="Also what replays find, not only live events.")
+        bool, typer.Option("--history", help="Also what replays find, not only what is live.")
     ] = False,
     most: Annotated[
-        int | None, typer.Option("--most", "-n", help="End after so many events.")
+        int | None, typer.Option("--most", "-n", help="End after so many events, one a line.")
     ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the screen as it is now, and end.")
+    ] = False,
 ) -> None:
-    """Show events as they are found, until Ctrl-C.
+    """Show what goes on, until Ctrl-C: incidents, events, rates, lag, blind spots.
 
-    Example:
+    Without a terminal, and with --json or --most, it prints events as they are found, one a line.
+
+    Examples:
+
+        stunwatch watch
+
+        stunwatch watch --once
 
         stunwatch watch --json | jq .vm
     """
     settings = load_settings()
+    if once:
+        polls = Polls(settings, history)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda each: each.once(), polls.each()))
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH, height=HEIGHT)
+        console.print(frame(_view(polls), console.height), height=console.height)
+    elif sys.stdout.isatty() and not json and most is None:
+        _show(settings, history)
+    else:
+        _print_lines(settings, json, history, most)
+
+
+def _show(settings: Settings, history: bool) -> None:
+    """Fill the terminal, a frame a second, whatever answers."""
+    polls = Polls(settings, history)
+    for each in polls.each():
+        each.start()
+    console = Console()
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(frame(_view(polls), console.height), refresh=True)
+                time.sleep(REFRESH_SECONDS)
+    except KeyboardInterrupt:
+        pass
+
+
+def _view(polls: Polls) -> View:
+    return View(
+        now=datetime.now(UTC),
+        incidents=polls.incidents.latest,
+        events=polls.events.latest,
+        flow=polls.flow.latest,
+        blind_spots=polls.blind_spots.latest,
+    )
+
+
+def _print_lines(settings: Settings, json: bool, history: bool, most: int | None) -> None:
+    """One line an event, from now on."""
     console = Console(highlight=False)
     consumer = Consumer(
         {
@@ -67,27 +122,3 @@ def watch(
         pass
     finally:
         consumer.close()
-
-
-def describe(topic: str, event: dict[str, Any]) -> Text:
-    """One line of text for an event."""
-    kind = topic.removeprefix("events.")
-    line = Text(f"{event.get('ended_at') or event.get('started_at', ''):27} {kind:12} ")
-    if event.get("is_deleted"):
-        return line.append(f"taken back: {event['event_id']}", style="dim")
-    owner = "/".join(filter(None, (event.get("datastore"), event.get("vm")))) or event.get("host")
-    line.append(f"{owner}  ")
-    line.append(" ".join(_facts(event)), style=SEVERITY_STYLES.get(event.get("severity", ""), ""))
-    return line
-
-
-def _facts(event: dict[str, Any]) -> Iterator[str]:
-    """What is worth saying of an event in one line, whatever its kind."""
-    for name in ("device", "volume", "path", "name", "kind", "cause", "dialect", "outcome"):
-        if event.get(name):
-            yield str(event[name])
-    if "duration_us" in event:
-        yield f"{event['duration_us'] / 1e6:.6f} s"
-    for name in ("peak_ms", "steps", "iterations", "count"):
-        if event.get(name) is not None:
-            yield f"{name} {event[name]}"

@@ -30,3 +30,7 @@ class Component:
     launch: Callable[[Settings], Launch]
     ailment: Callable[[Settings], str | None]
     stop_seconds: int
+    is_wanted: Callable[[Settings], bool] = lambda _: True
+    """Whether it is to run at all."""
+    trouble: Callable[[Settings], str | None] = lambda _: None
+    """Like `ailment`, but nothing that the start must wait for."""

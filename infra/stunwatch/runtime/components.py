@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stunwatch.runtime import clickhouse, flink, kafka, keeper
+from stunwatch.runtime import alerts, clickhouse, flink, kafka, keeper
 from stunwatch.runtime.component import Component
 
 COMPONENTS: tuple[Component, ...] = (
@@ -11,5 +11,6 @@ COMPONENTS: tuple[Component, ...] = (
     flink.JOBMANAGER,
     flink.TASKMANAGER,
     keeper.COMPONENT,
+    alerts.COMPONENT,
 )
 BY_NAME = {each.name: each for each in COMPONENTS}

@@ -70,7 +70,11 @@ def examine(settings: Settings) -> Health:
     memory: dict[str, int] = {}
     for process in processes(settings):
         memory[process.component] = memory.get(process.component, 0) + process.resident_bytes
-    components = [_component(settings, each, states, memory) for each in COMPONENTS]
+    components = [
+        _component(settings, each, states, memory)
+        for each in COMPONENTS
+        if each.is_wanted(settings)
+    ]
     topics: list[TopicHealth] = []
     if components[0].is_healthy:
         with suppress(UserError):  # Kafka may end between two questions
@@ -87,15 +91,17 @@ def _component(
 ) -> ComponentHealth:
     state = states.get(component.name, {"statename": "STOPPED", "pid": 0, "start": 0, "now": 0})
     pid = int(state["pid"])
-    ailment = component.ailment(settings) if pid else "it does not run"
+    ailment = "it does not run"
+    if pid:
+        ailment = component.ailment(settings) or component.trouble(settings) or ""
     return ComponentHealth(
         name=component.name,
-        is_healthy=ailment is None,
+        is_healthy=not ailment,
         state=str(state["statename"]).lower(),
         pid=pid,
         memory_mb=memory.get(component.name, 0) // checks.MIB,
         uptime_seconds=int(state["now"]) - int(state["start"]) if pid else 0,
-        note=ailment or "",
+        note=ailment,
     )
 
 

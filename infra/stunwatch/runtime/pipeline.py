@@ -67,6 +67,7 @@ def down(settings: Settings, console: Console) -> bool:
 
 def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None:
     began = time.monotonic()
+    wanted = [each for each in COMPONENTS if each.is_wanted(settings)]
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
         ({"kafka"}, kafka.apply_topics),
         ({"kafka", "clickhouse"}, lambda each: schema.apply(clickhouse.administrator(each))),
@@ -79,7 +80,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
     pids: dict[str, set[int]] = {each.name: set() for each in COMPONENTS}
     with console.status("starting") as status:
         while True:
-            for each in COMPONENTS:
+            for each in wanted:
                 if each.name in ready or not ready.issuperset(each.after):
                     continue
                 if each.name not in started:
@@ -95,7 +96,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                 if each.name not in already:
                     seconds = time.monotonic() - began
                     console.print(f"[green]✓[/] {each.name:<12}{seconds:6.1f} s", highlight=False)
-            waiting = [each.name for each in COMPONENTS if each.name not in ready]
+            waiting = [each.name for each in wanted if each.name not in ready]
             if not waiting:
                 return
             status.update(f"waiting for {', '.join(waiting)}")

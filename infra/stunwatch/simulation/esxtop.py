@@ -49,19 +49,23 @@ class Slow:
     """Hardly any command is sent: the average is that of one."""
     holes: float = 0.0
     """The share of fast samples in between."""
+    least_commands: float = 0.0
+    """A second."""
 
 
 class Sampler:
     """One host's esxtop."""
 
-    def __init__(self, fleet: Fleet, host: Host, troubles: Sequence[Trouble]) -> None:
+    restarts = 0.0
+    """How probable it is that it was started again, into the same file."""
+
+    def __init__(self, fleet: Fleet, host: Host, devices: Sequence[str]) -> None:
         self.fleet = fleet
         self.host = host
-        self.devices = [each.device for each in host.datastores][:8]
+        self.devices = devices
         self._dice: random.Random = fleet.dice("esxtop", host.number)
         self._times = list(self._moments())
         self._slow: dict[str, list[Slow]] = {device: [] for device in self.devices}
-        self._plan(troubles)
 
     def _moments(self) -> Iterator[int]:
         at, step_us = self.fleet.started_us, self.host.esxtop_step_s * SECOND_US
@@ -70,32 +74,9 @@ class Sampler:
             # Now and then a step takes a second longer.
             at += step_us + (SECOND_US if self._dice.random() < 0.04 else 0)
 
-    def _plan(self, troubles: Sequence[Trouble]) -> None:
-        """When which device is slow: the array's trouble, some of its own, and spikes."""
+    def spikes(self) -> None:
+        """Moments that are no minute together: nobody's trouble."""
         dice, steps = self._dice, len(self._times)
-        for datastore in self.host.datastores[: len(self.devices)]:
-            for trouble in troubles:
-                if trouble.array == datastore.array.name:
-                    inside = [
-                        number
-                        for number, at in enumerate(self._times)
-                        if trouble.started_us <= at < trouble.ended_us
-                    ]
-                    if self._is_long(inside):
-                        self._add(
-                            datastore.device,
-                            Slow(inside[0], inside[-1] + 1, "davg", dice.uniform(300, 1500)),
-                        )
-        for _ in range(max(1, steps * self.host.esxtop_step_s // 14_400)):
-            # Several LUNs at once, or the queue of one.
-            metric = dice.choice(("davg", "davg", "kavg"))
-            lasting = max(4, dice.randrange(150, 900) // self.host.esxtop_step_s)
-            first = dice.randrange(1, max(2, steps - lasting - 1))
-            level_ms = dice.uniform(60, 900) if metric == "davg" else dice.uniform(8, 60)
-            slow = Slow(first, first + lasting, metric, level_ms, holes=dice.choice((0, 0, 0.08)))
-            for device in dice.sample(self.devices, min(len(self.devices), dice.choice((1, 2, 3)))):
-                if slow.end < steps and self._is_long(range(slow.first, slow.end)):
-                    self._add(device, slow)
         for device in self.devices:
             for _ in range(max(1, steps * self.host.esxtop_step_s // 7_200)):
                 first = dice.randrange(1, max(2, steps - 4))
@@ -106,30 +87,48 @@ class Sampler:
                 spike = Slow(first, first + lasting, "davg", dice.uniform(60, 700), is_rare)
                 self._add(device, spike)
 
+    def slow(
+        self, device: str, began_us: int, ended_us: int, metric: str, level_ms: float
+    ) -> int | None:
+        """A busy device is slow from one time to another; the first slow sample's time, if any.
+
+        Spikes that come too near to it do not happen.
+        """
+        inside = self._inside(began_us, ended_us)
+        if not inside:
+            return None
+        slow = Slow(inside[0], inside[-1] + 1, metric, level_ms, least_commands=40.0)
+        apart = [each for each in self._slow[device] if not self._touches(slow, each)]
+        self._slow[device] = [*apart, slow]
+        return self._times[slow.first]
+
+    def _inside(self, began_us: int, ended_us: int) -> list[int]:
+        return [number for number, at in enumerate(self._times) if began_us <= at < ended_us]
+
     def _is_long(self, steps: Sequence[int]) -> bool:
         """Long enough for nobody to doubt it."""
         return len(steps) * self.host.esxtop_step_s >= 120
 
     def _add(self, device: str, slow: Slow) -> None:
         """Unless it would touch another one."""
-        margin = 400 // self.host.esxtop_step_s
-        if all(
-            slow.end + margin < each.first or each.end + margin < slow.first
-            for each in self._slow[device]
-        ):
+        if not any(self._touches(slow, each) for each in self._slow[device]):
             self._slow[device].append(slow)
+
+    def _touches(self, one: Slow, other: Slow) -> bool:
+        margin = 400 // self.host.esxtop_step_s
+        return one.end + margin >= other.first and other.end + margin >= one.first
 
     def rows(self, truth: Truth) -> Iterator[tuple[int, str]]:
         """(time, line); what was slow is added to the truth."""
         header = self._header()
-        again = len(self._times) // 2 if self._dice.random() < 0.2 else 0
+        again = len(self._times) // 2 if self._dice.random() < self.restarts else 0
         _, zone_minutes = self.host.esxtop_zone
         at_work = {device: self._slow_by_step(device) for device in self.devices}
         told: dict[tuple[str, int], list[tuple[int, float]]] = {}
         yield self.fleet.started_us, header
         for number, at in enumerate(self._times):
             if number and number == again:
-                yield at, header  # it was started again, into the same file
+                yield at, header
             stamp = time.strftime(
                 "%m/%d/%Y %H:%M:%S", time.gmtime(at // SECOND_US + zone_minutes * 60)
             )
@@ -194,7 +193,7 @@ class Sampler:
                 value = slow.level_ms * (0.75 + 0.5 * chance())
                 davg, kavg = (value, kavg) if slow.metric == "davg" else (davg, value)
                 told.setdefault((device, slow.first), []).append((self._times[number], value))
-            commands = 0.2 if slow.is_rare else commands * 0.3
+            commands = 0.2 if slow.is_rare else max(commands * 0.3, slow.least_commands)
         reads = commands * 0.6
         busy = commands * (davg + kavg) / 1000
         return [
@@ -203,3 +202,37 @@ class Sampler:
             f"{(commands - reads) / 32:.2f}", f"{davg:.2f}", f"{kavg:.2f}", f"{davg + kavg:.2f}",
             f"{kavg * 0.8:.2f}", "0.00", "0.00", "0.00",
         ]  # fmt: skip
+
+
+class NightSampler(Sampler):
+    """One host's esxtop in a night in which any device may be slow."""
+
+    restarts = 0.2
+
+    def __init__(self, fleet: Fleet, host: Host, troubles: Sequence[Trouble]) -> None:
+        super().__init__(fleet, host, [each.device for each in host.datastores][:8])
+        self._plan(troubles)
+        self.spikes()
+
+    def _plan(self, troubles: Sequence[Trouble]) -> None:
+        """When which device is slow: the array's trouble, some of its own, and spikes."""
+        dice, steps = self._dice, len(self._times)
+        for datastore in self.host.datastores[: len(self.devices)]:
+            for trouble in troubles:
+                if trouble.array == datastore.array.name:
+                    inside = self._inside(trouble.started_us, trouble.ended_us)
+                    if self._is_long(inside):
+                        self._add(
+                            datastore.device,
+                            Slow(inside[0], inside[-1] + 1, "davg", dice.uniform(300, 1500)),
+                        )
+        for _ in range(max(1, steps * self.host.esxtop_step_s // 14_400)):
+            # Several LUNs at once, or the queue of one.
+            metric = dice.choice(("davg", "davg", "kavg"))
+            lasting = max(4, dice.randrange(150, 900) // self.host.esxtop_step_s)
+            first = dice.randrange(1, max(2, steps - lasting - 1))
+            level_ms = dice.uniform(60, 900) if metric == "davg" else dice.uniform(8, 60)
+            slow = Slow(first, first + lasting, metric, level_ms, holes=dice.choice((0, 0, 0.08)))
+            for device in dice.sample(self.devices, min(len(self.devices), dice.choice((1, 2, 3)))):
+                if slow.end < steps and self._is_long(range(slow.first, slow.end)):
+                    self._add(device, slow)

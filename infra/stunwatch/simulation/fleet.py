@@ -169,6 +169,8 @@ class Fleet:
     hosts: list[Host]
     arrays: list[Array]
     vms: list[VirtualMachine]
+    chatter: float = 1.0
+    """How much noise there is; 1: as on real hosts."""
 
     @property
     def datastores(self) -> list[Datastore]:

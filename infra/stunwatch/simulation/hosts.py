@@ -152,6 +152,7 @@ class Room:
         outcome: str,
         device: str = "",
         pace_s: tuple[float, float] = (0.95, 1.0),
+        is_expected: bool = False,
     ) -> int:
         """One run of a world, from `first` to `last`; at 0 the I/O fails. Returns its end."""
         is_old = self.host.era.name == "esx35"
@@ -189,6 +190,7 @@ class Room:
         self._conflict(
             "sync_cr", began_us, ended_us, world=str(world), opcode=None if is_old else opcode,
             first=first, last=last, steps=steps, outcome=outcome, device=device,
+            is_expected=is_expected,
         )  # fmt: skip
         return ended_us
 
@@ -410,39 +412,49 @@ class Room:
         at = trouble.started_us + dice.randrange(200, 9_000) * MS
         until_us = trouble.ended_us - dice.randrange(200, 20_000) * MS
         self.deteriorates(at, until_us, device, dice.randrange(400_000, 3_000_000))
-        self._errors(at, until_us, datastore)
+        status = dice.choice((("0x0", "0x8", "0x0"), ("0x5", "0x0", "0x0"), ("0x1", "0x0", "0x0")))
+        self.errors(at, until_us, datastore, status, (0, 1))
         dead_us = at + dice.randrange(4_000, 20_000) * MS
         for target in (0, 1):
-            path = self.path(datastore, target)
-            self.vobd(
-                dead_us,
-                "scsiCorrelator",
-                f"[vob.scsi.scsipath.pathstate.dead] scsiPath {path} changed state from on.",
-                matters=True,
-            )
-            self._event("path_dead", dead_us, path=path)
             back_us = until_us - dice.randrange(500, 4_000) * MS
-            self.vobd(
-                back_us,
-                "scsiCorrelator",
-                f"[vob.scsi.scsipath.pathstate.on] scsiPath {path} changed state from dead.",
-                matters=True,
-            )
-            self._event("path_on", back_us, path=path)
+            self.path_dies(self.path(datastore, target), dead_us, back_us)
             dead_us += dice.randrange(30, 3_000) * MS
         self._apd(dead_us, until_us, device)
-        self._heartbeats(at + 16 * SECOND_US, until_us, datastore)
+        self.heartbeats(at + 16 * SECOND_US, until_us, datastore)
 
-    def _errors(self, at: int, until_us: int, datastore: Datastore) -> None:
-        status = self.dice.choice(
-            (("0x0", "0x8", "0x0"), ("0x5", "0x0", "0x0"), ("0x1", "0x0", "0x0"))
-        )
+    def path_dies(self, path: str, dead_us: int, back_us: int) -> None:
+        """A path is lost, and comes back."""
+        for kind, at, state, before in (
+            ("path_dead", dead_us, "dead", "on"),
+            ("path_on", back_us, "on", "dead"),
+        ):
+            self.vobd(
+                at,
+                "scsiCorrelator",
+                f"[vob.scsi.scsipath.pathstate.{state}] scsiPath {path} changed state from"
+                f" {before}.",
+                matters=True,
+            )
+            self._event(kind, at, path=path)
+
+    def errors(
+        self,
+        at: int,
+        until_us: int,
+        datastore: Datastore,
+        status: tuple[str, str, str],
+        targets: Sequence[int],
+        *,
+        pace_s: tuple[int, int] = (2, 25),
+        most: int = 16,
+    ) -> None:
+        """Commands by the paths to `targets` fail with a status: at most so many lines."""
         count = 0
         began_us = at
-        while at < until_us and count < 16:
+        while at < until_us and count < most:
             opcode = self.dice.choice(("0x28", "0x2a", "0x88", "0x8a"))
             triple = "H:{} D:{} P:{}".format(*status)
-            path = self.path(datastore, self.dice.randrange(2))
+            path = self.path(datastore, self.dice.choice(targets))
             count += self.failed(at, datastore.device, path, opcode, triple, matters=True)
             if self.dice.random() < 0.3:
                 self.kernel(
@@ -450,7 +462,7 @@ class Room:
                     "NMP: nmp_ThrottleLogForDevice:2321: last error status from device"
                     f" {datastore.device} repeated {self.dice.choice((10, 20, 40))} times",
                 )
-            at += self.dice.randrange(2_000, 25_000) * MS
+            at += self.dice.randrange(pace_s[0] * 1000, pace_s[1] * 1000) * MS
         self.truth.scsi_errors.append(
             ScsiError(self.host.name, datastore.device, *status, text(began_us), count)
         )
@@ -496,7 +508,8 @@ class Room:
         )
         self._event("apd_end", until_us, device=device)
 
-    def _heartbeats(self, at: int, until_us: int, datastore: Datastore) -> None:
+    def heartbeats(self, at: int, until_us: int, datastore: Datastore) -> None:
+        """A volume's heartbeat is not written in time, until it is."""
         if at >= until_us:
             return
         dice = self.dice
@@ -657,15 +670,24 @@ class Room:
     # == Storage I/O Control
 
     def storage_rm(self) -> None:
-        """A datastore's latency every ten minutes, in milliseconds."""
-        dice, datastore = self.dice, self.dice.choice(self.host.datastores)
+        """Of one datastore that this host sees."""
+        datastore = self.dice.choice(self.host.datastores)
+        self.datastore_latency(
+            datastore,
+            [
+                (each.started_us, each.ended_us)
+                for each in self.troubles
+                if each.array == datastore.array.name
+            ],
+        )
+
+    def datastore_latency(self, datastore: Datastore, slow: Sequence[tuple[int, int]]) -> None:
+        """A datastore's latency every ten minutes, in milliseconds; `slow`: from when to when."""
+        dice = self.dice
         journal = self.journals.of(self.host, "syslog")
         at = self.fleet.started_us + dice.randrange(1_000, 500_000) * MS
         while at < self.fleet.ended_us - SECOND_US:
-            is_slow = any(
-                each.array == datastore.array.name and each.started_us <= at < each.ended_us
-                for each in self.troubles
-            )
+            is_slow = any(began_us <= at < ended_us for began_us, ended_us in slow)
             average_ms = dice.uniform(60, 400) if is_slow else dice.uniform(0.4, 7)
             journal.write(
                 at,

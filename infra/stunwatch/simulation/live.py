@@ -15,7 +15,7 @@ from ingest.replay.esxtop import EsxtopRecords, is_header
 from ingest.times import utc_text
 from stunwatch.settings import Settings
 from stunwatch.shipping import Batch, Shipper
-from stunwatch.simulation.run import Simulation
+from stunwatch.simulation.run import Logs
 from stunwatch.simulation.writing import LogFile
 
 TOPICS = {"syslog": "esxi.syslog", "vmware_log": "esxi.vmware_log", "esxtop": "esxi.esxtop"}
@@ -26,7 +26,7 @@ Make = Callable[[bytes, str, int, int], list[Record]]
 
 
 def feed(
-    simulation: Simulation,
+    simulation: Logs,
     settings: Settings,
     speed: float | None,
     while_waiting: Callable[[], None] = lambda: None,
@@ -48,7 +48,7 @@ def feed(
     return counts
 
 
-def records_by_second(simulation: Simulation) -> Iterator[tuple[int, dict[str, Batch]]]:
+def records_by_second(simulation: Logs) -> Iterator[tuple[int, dict[str, Batch]]]:
     """The records of all files in the order of writing, by topic, a second at a time."""
     makers: list[tuple[Make, Iterator[tuple[bytes, int]]]] = []
     moments: list[tuple[int, int]] = []
@@ -79,12 +79,16 @@ def records_by_second(simulation: Simulation) -> Iterator[tuple[int, dict[str, B
 
 
 def _places(file: LogFile) -> Iterator[tuple[bytes, int]]:
-    """The lines with their offsets."""
+    """The lines with their offsets, as if esxtop's headers, which become no record, took no place.
+
+    No file is left in which `audit` could see that what is missing is a header.
+    """
     offset = 0
     for _, text in file.lines:
         line = text.encode()
         yield line, offset
-        offset += len(line) + 1
+        if not is_header(line):
+            offset += len(line) + 1
 
 
 def _maker(file: LogFile) -> Make:

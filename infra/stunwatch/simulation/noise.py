@@ -214,7 +214,7 @@ class Chatter:
         fleet, dice, program = self._fleet, self._dice, self._journal.program
         thread_of = self._threads(self._journal.host)
         span = fleet.ended_us - fleet.started_us
-        count = max(2, int(PACE[program] * span / 60_000_000))
+        count = max(2, int(PACE[program] * fleet.chatter * span / 60_000_000))
         gap_us = span / count
         at, order = float(fleet.started_us), 1 << 40
         chances, weights, templates = dice.random, self._weights, self._templates

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from stunwatch.simulation import hosts, truth, virtual_machines, writing
-from stunwatch.simulation.esxtop import Sampler
+from stunwatch.simulation.esxtop import NightSampler
 from stunwatch.simulation.fleet import Fleet, make_fleet
 from stunwatch.simulation.journals import Journals
 from stunwatch.simulation.truth import Truth
@@ -30,6 +31,17 @@ class Scale:
 def evening_of(seed: int) -> datetime:
     """When a seed's night begins: eight in the evening of a day in 2021 or 2022."""
     return datetime(2021, 1, 4, 20, tzinfo=UTC) + timedelta(days=seed % 600)
+
+
+class Logs(Protocol):
+    """What a simulation made: iterate `files` once, then `truth` is whole."""
+
+    fleet: Fleet
+    truth: Truth
+
+    def files(self) -> Iterator[LogFile]:
+        """Every file, made when it is asked for."""
+        ...
 
 
 class Simulation:
@@ -66,7 +78,7 @@ class Simulation:
         hosts.tell(fleet, journals, self.truth, troubles)
         self._journals = journals
         self._samplers = [
-            Sampler(fleet, host, troubles) for host in fleet.hosts if host.esxtop_step_s
+            NightSampler(fleet, host, troubles) for host in fleet.hosts if host.esxtop_step_s
         ]
 
     def files(self) -> Iterator[LogFile]:
@@ -76,7 +88,7 @@ class Simulation:
 
 
 def write(
-    simulation: Simulation, out: Path, progress: Callable[[], None] = lambda: None
+    simulation: Logs, out: Path, progress: Callable[[], None] = lambda: None
 ) -> tuple[int, int]:
     """Write logs and truth.json into a folder; returns (files, bytes)."""
     count = size = 0

@@ -148,6 +148,49 @@ class Quiet:
 
 
 @dataclass(slots=True)
+class Names:
+    """Which names an incident must have, and which it may have besides."""
+
+    least: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Incident:
+    """What belongs together, and where the fault lies."""
+
+    title: str
+    """For the person who looks into a mismatch."""
+    scopes: list[str]
+    """Any of them is right."""
+    hosts: Names
+    devices: Names
+    datastores: Names
+    vms: Names
+    first_line_at: str
+    """Of the first line or sample that could show it."""
+    cause_started_at: str
+    cause_ended_at: str
+    is_note: bool = False
+    """As every night at this hour."""
+    is_optional: bool = False
+    """Nobody would blame a reader who tells it, or one who does not."""
+    next_steps: list[str] = field(default_factory=list)
+    """Regular expressions: each is found in some step, however it is written."""
+    no_next_steps: list[str] = field(default_factory=list)
+    """Found in none."""
+
+
+@dataclass(slots=True)
+class Change:
+    """What people did meanwhile: `stunwatch change add`."""
+
+    kind: str
+    changed_at: str
+    title: str
+
+
+@dataclass(slots=True)
 class Truth:
     """All of it."""
 
@@ -169,6 +212,10 @@ class Truth:
     path_events: list[PathEvent] = field(default_factory=list)
     scsi_errors: list[ScsiError] = field(default_factory=list)
     quiet: list[Quiet] = field(default_factory=list)
+    evening: str = ""
+    """Which of the evenings it is; empty: a night in which anything happens."""
+    incidents: list[Incident] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     def json(self) -> bytes:
         """In the same order every time."""

@@ -32,6 +32,8 @@ SNAPSHOT_NAMES = (
     "Done with snapshot 'nightly-{n}': 7",
 )
 _USUAL_NAMES = 4
+HELPER_STUN_MS = 180
+"""The median of the stuns between the passes of a consolidation."""
 
 Inside = Sequence[tuple[str, str]]
 """Lines within a stun: (thread, message), from its start to its end."""
@@ -378,14 +380,30 @@ class Machine:
             return self.fleet.ended_us
         if not self.era.is_yearless:
             self.line(at, "SnapshotVMXTakeSnapshotWork: Transition to mode 1.")
-        done = (
-            f"SnapshotVMX done with snapshot '{name}': {vm.snapshot_id}"
-            if self.era.name == "esx35"
-            else f"SnapshotVMXTakeSnapshotComplete: Done with snapshot '{name}': {vm.snapshot_id}"
-        )
-        self.line(at, done, matters=True)
+        self.line(at, self._done(name), matters=True)
         self.end(made, at, "ok")
         return at
+
+    def create_thinly(self, time_us: int) -> int:
+        """A snapshot of which hardly more than the stun was kept."""
+        name = self.name()
+        made = self.operation(time_us, "create", name, f"snapshot {name!r}")
+        self._start(time_us, name, has_memory=False, is_quiesced=self.vm.is_quiesced)
+        stopped_us = time_us + self.milliseconds(300, 900)
+        duration_us = self.length(250, stopped_us)
+        ended_us = self.stun(stopped_us, duration_us, "snapshot_create", made.why)
+        self.vm.snapshot_id += 1
+        at = ended_us + self.milliseconds(3, 400)
+        self.line(at, self._done(name), matters=True)
+        self.end(made, at, "ok")
+        return at
+
+    def _done(self, name: str) -> str:
+        if self.era.name == "esx35":
+            return f"SnapshotVMX done with snapshot '{name}': {self.vm.snapshot_id}"
+        return (
+            f"SnapshotVMXTakeSnapshotComplete: Done with snapshot '{name}': {self.vm.snapshot_id}"
+        )
 
     def _lazy(self, begun_us: int, made: SnapshotOperation, *, is_open: bool) -> int:
         """The memory, saved while the VM runs. Its span ends with the line that says completed."""
@@ -444,6 +462,15 @@ class Machine:
         if self.era.is_iterative:
             return self._remove_by_helpers(time_us, **how)
         return self._remove_in_one_pass(time_us, **how)
+
+    def remove_thinly(self, time_us: int) -> int:
+        """A removal of which hardly more than the stun was kept."""
+        made = self._remove_starts(time_us, "consolidation in one pass")
+        at = time_us + self.seconds(5, 60)
+        ended_us = self.stun(at, self.length(350, at), "snapshot_remove", made.why)
+        if self.era.is_iterative:
+            made.iterations = 0
+        return self._remove_ends(ended_us + self.milliseconds(20, 600), made)
 
     def _remove_starts(self, time_us: int, why: str) -> SnapshotOperation:
         made = self.operation(time_us, "remove", None, why)
@@ -511,7 +538,7 @@ class Machine:
                 *self.all_closed(delta + number)[:4],
                 *self.all_opened(helper, 24_576)[:3],
             ]
-            at = self.stun(at, self.length(180, at), "snapshot_remove", made.why, inside)
+            at = self.stun(at, self.length(HELPER_STUN_MS, at), "snapshot_remove", made.why, inside)
             at += self.milliseconds(20, 90)
             self.line(at, self.opened(self.disk(0, delta + number), size), "vmx")
             at += self.seconds(5, 20) + size * 1000 // (60 * 1024)

@@ -9,7 +9,7 @@ import gzip
 import io
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -50,7 +50,7 @@ def files(fleet: Fleet, journals: Journals, truth: Truth) -> Iterator[LogFile]:
             yield from _vm_files(fleet, journals.of_vm(vm), truth)
 
 
-def samples(samplers: list[Sampler], truth: Truth) -> Iterator[LogFile]:
+def samples(samplers: Sequence[Sampler], truth: Truth) -> Iterator[LogFile]:
     """Every host's esxtop."""
     for sampler in samplers:
         path = Path(sampler.host.name) / "esxtop" / f"{sampler.host.label}.csv"

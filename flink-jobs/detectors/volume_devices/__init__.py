@@ -1,0 +1,1 @@
+"""Which LUN a datastore lies on, where a line names both."""

@@ -1,0 +1,1 @@
+"""Events become incidents: what belongs together, where the fault lies, what to do next."""

@@ -1,0 +1,130 @@
+"""Events become incidents: the last part of the job in jobs/detect.py.
+
+Live takes the job's own events as they come, and what `events.inventory` says. History takes all
+events around the time of its replay, whoever shipped them, for an incident is of a fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from pyflink.common import WatermarkStrategy
+from pyflink.datastream import DataStream
+from pyflink.table import StreamTableEnvironment
+
+from detectors.catalogue import INCIDENTS_TOPIC
+from detectors.events import timestamp
+from engine.correlating import (
+    FLEET,
+    FLEET_TYPE,
+    CorrelateHistory,
+    CorrelateLive,
+    KnownTime,
+)
+from engine.tracking import EVENT_TYPE, keyed_in_the_jvm
+from incidents.configuration import HOUR_US, KEEP_US, RUNNING_US
+from incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
+from incidents.signals import TOPICS
+
+USUAL_HOURS_US = 28 * 24 * HOUR_US
+"""Stuns of the last four weeks tell which hours are usual."""
+
+
+@dataclass(frozen=True)
+class About:
+    """A replay: its id, and its first and last event time, µs since 1970."""
+
+    run_id: str
+    first_us: int
+    last_us: int
+
+
+def correlate_live(tables: StreamTableEnvironment, bootstrap: str) -> DataStream:
+    """The view `tracked` to incidents, as rows of `events`."""
+    scan = {"scan.startup.mode": "earliest-offset"}
+    tables.execute_sql(_shipped_events(bootstrap, (INVENTORY_TOPIC,), scan))
+    fed = tables.sql_query(
+        f"""
+        SELECT '{FLEET}', ROW(`topic`, `owner`, `event`)
+        FROM (
+            SELECT `topic`, `owner`, `event` FROM tracked
+            WHERE `topic` IN ({_listed((*TOPICS, HEARD_TOPIC))})
+            UNION ALL
+            SELECT `topic`, `owner`, `event` FROM shipped_events
+        )
+        """
+    )
+    return live_incidents(tables.to_append_stream(fed, FLEET_TYPE))
+
+
+def live_incidents(fed: DataStream) -> DataStream:
+    """Rows of FLEET_TYPE to incidents."""
+    return keyed_in_the_jvm(fed, EVENT_TYPE).process(CorrelateLive(), EVENT_TYPE).set_parallelism(1)
+
+
+def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: About) -> DataStream:
+    """The view `tracked`, and all events around its time, to incidents, as rows of `events`."""
+    # Its own events may be there already when the job starts; a copy changes nothing.
+    scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
+    tables.execute_sql(
+        _shipped_events(bootstrap, (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC), scan)
+    )
+    stuns_since, since, until = (
+        timestamp(max(0, each))
+        for each in (
+            about.first_us - USUAL_HOURS_US,
+            about.first_us - RUNNING_US,
+            about.last_us + KEEP_US,
+        )
+    )
+    fed = tables.sql_query(
+        f"""
+        SELECT `topic`, `owner`, `event` FROM tracked
+        WHERE `topic` IN ({_listed((*TOPICS, INVENTORY_TOPIC, HEARD_TOPIC))})
+        UNION ALL
+        SELECT `topic`, `owner`, `event` FROM (
+            SELECT
+                *,
+                COALESCE(
+                    JSON_VALUE(`event`, '$.started_at'), JSON_VALUE(`event`, '$.opened_at')
+                ) AS `started_at`
+            FROM shipped_events
+        )
+        WHERE
+            `topic` = '{INVENTORY_TOPIC}'
+            OR (
+                `started_at` <= '{until}'
+                AND `started_at` >= CASE `topic`
+                    WHEN 'events.stun' THEN '{stuns_since}' ELSE '{since}'
+                END
+            )
+        """
+    )
+    return history_incidents(tables.to_data_stream(fed), about)
+
+
+def history_incidents(fed: DataStream, about: About) -> DataStream:
+    """Rows of EVENT_TYPE to incidents."""
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(KnownTime())
+    return (
+        fed.assign_timestamps_and_watermarks(by_time)
+        .key_by(lambda row: FLEET)
+        .process(CorrelateHistory(about.run_id, about.first_us, about.last_us), EVENT_TYPE)
+        .set_parallelism(1)
+    )
+
+
+def _shipped_events(bootstrap: str, topics: tuple[str, ...], scan: dict[str, str]) -> str:
+    text = Path(__file__).with_name("correlate.sql").read_text()
+    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    options = ",\n  ".join(f"'{key}' = '{value}'" for key, value in scan.items())
+    filled = Template(code).substitute(
+        bootstrap=bootstrap, topics=";".join(topics), scan_options=options
+    )
+    return filled.strip().removesuffix(";")
+
+
+def _listed(topics: tuple[str, ...]) -> str:
+    return ", ".join(f"'{each}'" for each in topics)

@@ -1,0 +1,1 @@
+"""Whether lines and events are all there, told by ClickHouse and the files alone."""

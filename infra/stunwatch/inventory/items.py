@@ -1,0 +1,260 @@
+"""Makes of esxcli's outputs what travels on `events.inventory` (schemas/inventory_item.v1).
+
+An item says what one output says of one thing, and no more: a field that the output does not have
+is null. The views put together what several outputs said of a device, by the time they were taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from detectors.events import content_hash, event_id, timestamp, weighed_revision
+from stunwatch.inventory.outputs import DEVICE, Entry, Output, listed
+
+DETECTOR = "inventory"
+COMPLETE = ("vmfs extent list", "vmkfstools -q")
+"""Commands that name all there is on a host: what they leave out is not there."""
+
+_DEVICE = re.compile(DEVICE)
+# Software iSCSI puts the session before the target; a session ends with the next reboot.
+_SESSION = re.compile(r"[0-9a-f]{12},(?=iqn\.|eui\.|naa\.)")
+# /vmfs/volumes/5f2a77c1-9be0d6d2-41aa-0025b5aa00b1/mail01/mail01.vmx
+_VOLUME_FILE = re.compile(r"/vmfs/volumes/(?P<volume>[^/]+)/(?P<vm>[^/]+)/.+")
+# What many hosts are called, or call themselves on networks of their own.
+_NO_NAME = re.compile(r"localhost(?:\..*)?|127\..*|169\.254\..*|0\.0\.0\.0", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One message of `events.inventory`; see schemas/inventory_item.v1 for what a field means."""
+
+    event_id: str
+    detector: str
+    revision: int
+    is_deleted: int
+    run_id: str
+    host: str
+    kind: str
+    told_by: str
+    observed_at: str
+    device: str = ""
+    partition: int | None = None
+    datastore_uuid: str = ""
+    datastore: str = ""
+    alias: str = ""
+    vm: str = ""
+    path: str = ""
+    vendor: str | None = None
+    model: str | None = None
+    size_mb: int | None = None
+    is_ssd: bool | None = None
+    is_local: bool | None = None
+    is_boot: bool | None = None
+    is_perennially_reserved: bool | None = None
+    multipath_plugin: str | None = None
+    array_type: str | None = None
+    path_policy: str | None = None
+    path_policy_config: str | None = None
+    vaai: str | None = None
+    vaai_ats: str | None = None
+    vaai_clone: str | None = None
+    vaai_zero: str | None = None
+    vaai_delete: str | None = None
+    transport: str | None = None
+    paths: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    other_names: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+
+
+def host_named_in(outputs: Iterable[Output]) -> str | None:
+    """The host's own name for itself, the fullest that `system hostname get` gives."""
+    for output in outputs:
+        if output.command == "system hostname get":
+            return next(iter(_names(output)), None)
+    return None
+
+
+def items_of(
+    outputs: Iterable[Output],
+    host: str,
+    observed_at_us: int,
+    run_id: str,
+    given_name: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The messages, each once.
+
+    `observed_at_us` is when the outputs were taken, microseconds since 1970; `given_name` is what
+    the user calls the host, where it calls itself more fully.
+    """
+    maker = _Maker(host, timestamp(observed_at_us), run_id)
+    made: dict[str, Item] = {}
+    if given_name not in (None, host):
+        alias = maker.item("host_alias", "user", alias=given_name)
+        made[alias.event_id] = alias
+    for output in outputs:
+        for item in maker.items(output):
+            made[item.event_id] = item
+    for item in made.values():
+        yield asdict(item)
+
+
+class _Maker:
+    def __init__(self, host: str, observed_at: str, run_id: str) -> None:
+        self._host = host
+        self._observed_at = observed_at
+        self._run_id = run_id
+
+    def items(self, output: Output) -> Iterator[Item]:
+        """What one output says."""
+        if output.command in COMPLETE:
+            yield self.item("listing", output.command)
+        match output.command:
+            case "vmfs extent list":
+                yield from map(self._extent, output.entries)
+            case "vmkfstools -q":
+                yield from map(self._raw_device_mapping, output.entries)
+            case "vm process list":
+                yield from self._virtual_machines(output.entries)
+            case "core path list":
+                yield from self._paths(output.entries)
+            case "system hostname get" | "system uuid get" | "network ip interface ipv4 get":
+                for alias in _names(output):
+                    if alias != self._host:
+                        yield self.item("host_alias", output.command, alias=alias)
+            case _:
+                for entry in output.entries:
+                    if _DEVICE.fullmatch(entry["device"]):
+                        yield self._device(output.command, entry)
+
+    def item(self, kind: str, told_by: str, **said: Any) -> Item:
+        """An item of this host and time, with its identity."""
+        item = Item(
+            event_id="",
+            detector=DETECTOR,
+            revision=0,
+            is_deleted=0,
+            run_id="",
+            host=self._host,
+            kind=kind,
+            told_by=told_by,
+            observed_at=self._observed_at,
+            **said,
+        )
+        what = (item.device, str(item.partition), item.datastore_uuid, item.alias, item.path)
+        revision = weighed_revision(1, 0, content_hash(asdict(item)), is_deleted=False)
+        anchor = (item.host, item.observed_at, kind, told_by, *what)
+        return replace(
+            item,
+            event_id=event_id(DETECTOR, *anchor),
+            revision=revision,
+            run_id=self._run_id,
+        )
+
+    def _extent(self, entry: Entry) -> Item:
+        return self.item(
+            "extent",
+            "vmfs extent list",
+            device=entry["devicename"],
+            partition=_number(entry.get("partition")),
+            datastore_uuid=entry["vmfsuuid"],
+            datastore=entry.get("volumename", ""),
+        )
+
+    def _raw_device_mapping(self, entry: Entry) -> Item:
+        where = _VOLUME_FILE.fullmatch(entry["disk"])
+        return self.item(
+            "raw_device_mapping",
+            "vmkfstools -q",
+            device=entry["mapsto"],
+            path=entry["disk"],
+            datastore=where["volume"] if where else "",
+            vm=where["vm"] if where else "",
+        )
+
+    def _virtual_machines(self, entries: Iterable[Entry]) -> Iterator[Item]:
+        for entry in entries:
+            where = _VOLUME_FILE.fullmatch(entry["configfile"])
+            if where:
+                yield self.item(
+                    "virtual_machine",
+                    "vm process list",
+                    path=entry["configfile"],
+                    datastore=where["volume"],
+                    # As its log is found: the folder's name, which a renamed VM keeps.
+                    vm=where["vm"],
+                )
+
+    def _device(self, command: str, entry: Entry) -> Item:
+        is_list = command == "core device list"
+        return self.item(
+            "device",
+            command,
+            device=entry["device"],
+            vendor=_said(entry.get("vendor")),
+            model=_said(entry.get("model")),
+            size_mb=_number(entry.get("size")) if is_list else None,
+            is_ssd=_truth(entry.get("isssd")),
+            is_local=_truth(entry.get("islocal")),
+            # `nmp device list` tells of USB alone, as ESXi 5.0 does everywhere.
+            is_boot=_truth(entry.get("isbootdevice") or entry.get("isbootusbdevice"))
+            if is_list
+            else None,
+            is_perennially_reserved=_truth(entry.get("isperenniallyreserved")),
+            multipath_plugin=_said(entry.get("multipathplugin")),
+            array_type=_said(entry.get("storagearraytype")),
+            path_policy=_said(entry.get("pathselectionpolicy") or entry.get("pathselectionscheme")),
+            path_policy_config=_said(
+                entry.get("pathselectionpolicydeviceconfig")
+                or entry.get("pathselectionschemeconfig")
+            ),
+            vaai=_said(entry.get("vaaistatus")),
+            vaai_ats=_said(entry.get("atsstatus")),
+            vaai_clone=_said(entry.get("clonestatus")),
+            vaai_zero=_said(entry.get("zerostatus")),
+            vaai_delete=_said(entry.get("deletestatus")),
+            other_names=listed(entry.get("otheruids", "")),
+        )
+
+    def _paths(self, entries: Iterable[Entry]) -> Iterator[Item]:
+        by_device: dict[str, list[Entry]] = {}
+        for entry in entries:
+            if _DEVICE.fullmatch(entry["device"]):
+                by_device.setdefault(entry["device"], []).append(entry)
+        for device, paths in by_device.items():
+            yield self.item(
+                "device",
+                "core path list",
+                device=device,
+                transport=_said(paths[0].get("transport")),
+                paths=sorted({path["runtimename"] for path in paths}),
+                targets=sorted(
+                    {_SESSION.sub("", path.get("targetidentifier", "")) for path in paths} - {""}
+                ),
+            )
+
+
+def _names(output: Output) -> list[str]:
+    """What a host is called, the fullest name first; other outputs name none."""
+    fields = {
+        "system hostname get": ("fullyqualifieddomainname", "hostname"),
+        "system uuid get": ("systemuuid",),
+        "network ip interface ipv4 get": ("ipv4address",),
+    }.get(output.command, ())
+    names = [entry.get(each, "") for each in fields for entry in output.entries]
+    return [name for name in dict.fromkeys(names) if name and not _NO_NAME.fullmatch(name)]
+
+
+def _said(value: str | None) -> str | None:
+    return value or None
+
+
+def _truth(value: str | None) -> bool | None:
+    return {"true": True, "false": False}.get((value or "").lower())
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value and value.isdecimal() else None

@@ -1,0 +1,73 @@
+"""The queries of `sql/report/` with their values filled in: what is shown is what was asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from stunwatch.clickhouse import ClickHouse
+from stunwatch.schema import SQL, statements
+
+Row = dict[str, Any]
+"""A row by its columns' names; columns that end in `_at` hold times."""
+
+# {incident:UUID}, {from_at:DateTime64(6)}
+_PARAMETER = re.compile(r"\{(?P<name>\w+):[^}]+\}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, its query as it was asked, and the rows that came."""
+
+    name: str
+    question: str
+    sql: str
+    rows: list[Row]
+
+    @property
+    def row(self) -> Row:
+        """The only row of a question that has one."""
+        return self.rows[0]
+
+
+def ask(reader: ClickHouse, name: str, values: Mapping[str, UUID | datetime | int]) -> Answer:
+    """Ask `sql/report/<name>.sql`. Raises QueryError."""
+    text = (SQL / "report" / f"{name}.sql").read_text()
+    sql = fill(statements(text)[0], values)
+    answer = b"".join(
+        reader.stream(
+            sql,
+            output="JSONEachRow",
+            settings={"output_format_json_quote_64bit_integers": "0"},
+        )
+    )
+    rows = [_with_times(orjson.loads(line)) for line in answer.splitlines()]
+    return Answer(name, text.splitlines()[0].removeprefix("-- "), sql, rows)
+
+
+def fill(sql: str, values: Mapping[str, UUID | datetime | int]) -> str:
+    """The query with a literal for each of its parameters; a shell's double quotes can hold it."""
+    return _PARAMETER.sub(lambda found: _literal(values[found["name"]]), sql)
+
+
+def _literal(value: UUID | datetime | int) -> str:
+    if isinstance(value, UUID):
+        return f"toUUID('{value}')"
+    if isinstance(value, datetime):
+        return f"toDateTime64('{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}', 6, 'UTC')"
+    return str(value)
+
+
+def _with_times(row: Row) -> Row:
+    return {
+        name: datetime.fromisoformat(value).replace(tzinfo=UTC)
+        if name.endswith("_at") and value
+        else value
+        for name, value in row.items()
+    }

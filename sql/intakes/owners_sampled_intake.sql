@@ -1,0 +1,11 @@
+-- The names that esxtop gives to hosts: of a block of samples, one row a name.
+CREATE MATERIALIZED VIEW IF NOT EXISTS owners_sampled_intake TO owners_seen_stored AS
+SELECT
+    host,
+    '' AS datastore,
+    '' AS vm,
+    '' AS peer,
+    max(assumeNotNull(received)) AS seen_at
+FROM samples
+WHERE fault = '' AND kind = 'line' AND host != ''
+GROUP BY ALL;

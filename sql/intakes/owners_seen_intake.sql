@@ -1,0 +1,11 @@
+-- The names that lines carry: of a block of lines, one row a name.
+CREATE MATERIALIZED VIEW IF NOT EXISTS owners_seen_intake TO owners_seen_stored AS
+SELECT
+    host,
+    if(source = 'vmware_log', datastore, '') AS datastore,
+    if(source = 'vmware_log', vm, '') AS vm,
+    peer,
+    max(assumeNotNull(received)) AS seen_at
+FROM records
+WHERE fault = '' AND kind = 'line' AND (host != '' OR vm != '')
+GROUP BY ALL;

@@ -1,0 +1,64 @@
+-- Which LUNs are slow all the time, and from every host that uses them?
+-- All the time: three quarters of a host's samples of the week took slow_ms or longer, so that no
+-- spike puts a LUN here. One such LUN: look at it. Several: the array or the fabric.
+-- param weeks = 1 : how many weeks with samples, the last one and those before it
+-- param until = 2100-01-01 : up to when, UTC; the last week with samples at the latest
+-- param slow_ms = 25 : from which DAVG on a LUN is slow (of NFS and datastores the guest's latency)
+-- param hosts_percent = 100 : how many of the hosts that measured it must find it slow
+-- param most = 50 : how many rows
+WITH
+    toMonday(least(
+        toDate({until:DateTime64(6, 'UTC')}), (SELECT max(week) FROM latency_baselines_stored), today()
+    )) AS last_week,
+
+    usual AS
+    (
+        SELECT
+            device,
+            host,
+            arrayMap(
+                logarithm -> exp(logarithm), quantilesTDigestMerge(0.25, 0.5, 0.75)(logarithms)
+            ) AS quartiles_ms
+        FROM latency_baselines_stored
+        WHERE
+            object_class IN ('scsi_device', 'disk', 'nfs_volume', 'datastore')
+            AND metric IN ('davg', 'gavg')
+            AND week > last_week - 7 * {weeks:UInt32} AND week <= last_week
+        GROUP BY object_class, device, host
+    ),
+
+    datastores AS
+    (
+        SELECT device, arraySort(groupUniqArray(datastore)) AS names
+        FROM host_extents
+        WHERE datastore != '' AND isNull(valid_until)
+        GROUP BY device
+    ),
+
+    slow AS
+    (
+        SELECT
+            device,
+            countIf(quartiles_ms[1] >= {slow_ms:Float64}) AS hosts_slow,
+            count() AS hosts_measured,
+            round(min(quartiles_ms[1]), 1) AS least_p25_ms,
+            round(quantileExact(0.5)(quartiles_ms[2]), 1) AS median_ms,
+            round(max(quartiles_ms[3]), 1) AS most_p75_ms,
+            arraySort(groupUniqArrayIf(5)(toString(host), quartiles_ms[1] < {slow_ms:Float64})) AS hosts_not_slow
+        FROM usual
+        GROUP BY device
+        HAVING hosts_slow > 0 AND hosts_slow * 100 >= {hosts_percent:Float64} * hosts_measured
+    )
+
+SELECT
+    slow.*,
+    names AS datastores,
+    multiIf(
+        hosts_measured = 1, 'one host measured it: host or LUN',
+        count() OVER () > 1, 'array or fabric',
+        'the LUN'
+    ) AS points_at
+FROM slow
+LEFT JOIN datastores ON slow.device = datastores.device
+ORDER BY median_ms DESC, device ASC
+LIMIT {most:UInt32};

@@ -1,0 +1,72 @@
+"""An evening seen live, and replayed afterwards: one incident, and it alarms once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.end_to_end import test_latency
+from tests.end_to_end.conftest import Pipeline
+from tests.end_to_end.made import sample
+
+DEVICES = ("naa.60060e80123456700000000000000e2e", "naa.60060e80123456700000000000000e2f")
+HOSTS = ("eve01.evening.example", "eve02.evening.example")
+STEP = timedelta(seconds=10)
+ROWS = (
+    "SELECT incident_id, state, scope, toString(opened_at), toString(closed_at),"
+    " toString(detected_at), hosts, devices, peak_davg_ms, reporting_hosts, run_id"
+    " FROM incidents WHERE hasAny(hosts, ['eve01.evening.example']) ORDER BY opened_at"
+)
+
+
+def davg_ms(number: int) -> float:
+    """Of the samples of an hour the last ten minutes but five are slow."""
+    return 600.0 if 30 <= number < 90 else 4.0
+
+
+def live_samples(start: datetime) -> list[dict[str, Any]]:
+    """As the hosts send them: side by side."""
+    return [
+        sample(host, device, start + number * STEP, davg_ms(number), run_id="live", kavg_ms=0.02)
+        for number in range(121)
+        for host in HOSTS
+        for device in DEVICES
+    ]
+
+
+def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> None:
+    # The slow ten minutes ended five minutes ago.
+    start = (datetime.now(UTC) - timedelta(minutes=20)).replace(microsecond=0)
+    pipeline.ship("esxi.esxtop", *live_samples(start))
+    pipeline.wait_for(
+        "SELECT count() FROM incidents"
+        " WHERE state = 'closed' AND has(hosts, 'eve01.evening.example')",
+        1,
+        seconds=120,
+    )
+    [live] = pipeline.rows(ROWS)
+    slow_from, slow_to = start + 30 * STEP, start + 89 * STEP
+    assert live[1:7] == (
+        *("closed", "array_or_fabric"),
+        f"{slow_from:%Y-%m-%d %H:%M:%S}.000000",
+        f"{slow_to:%Y-%m-%d %H:%M:%S}.000000",
+        f"{slow_from + timedelta(minutes=1):%Y-%m-%d %H:%M:%S}.000",
+        list(HOSTS),
+    )
+    assert live[7:9] == (list(DEVICES), 600.0)
+    assert live[10] == "live"
+
+    for host in HOSTS:
+        folder = tmp_path / host
+        folder.mkdir()
+        test_latency.write_csv(
+            folder / "esxtop.csv",
+            {device: [davg_ms(number) for number in range(121)] for device in DEVICES},
+            STEP.seconds,
+            host=host,
+            start=start,
+        )
+    pipeline.run("replay", tmp_path)
+    # The same facts are the same row: what was written first stays.
+    assert pipeline.rows(ROWS) == [live]

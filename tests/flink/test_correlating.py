@@ -1,0 +1,83 @@
+"""Evenings give the same incidents on a Flink mini-cluster, live and in history."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyflink.common import Configuration, Row
+from pyflink.datastream import StreamExecutionEnvironment
+
+from engine.correlating import FLEET, FLEET_TYPE, HISTORY_EVERY_US
+from engine.tracking import EVENT_TYPE
+from jobs.correlate import About, history_incidents, live_incidents
+from tests.incidents.evening import (
+    CASES,
+    Fed,
+    events,
+    final_rows,
+    known_us,
+    load,
+    until_us,
+)
+
+EVENINGS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
+
+
+BROKEN = [
+    Row(topic, "owner", text)
+    for topic in ("events.inventory", "events.stun", "events.latency", "events.incident", "heard")
+    for text in ("[1, 2]", "7", "{", '{"event_id": "e", "revision": "x", "kind": "extent"}')
+]
+"""Anybody may write to a topic; what breaks its schema must not stop what comes after it."""
+
+
+def environment(mode: str) -> StreamExecutionEnvironment:
+    configuration = Configuration()
+    configuration.set_string("execution.runtime-mode", mode)
+    configuration.set_string("python.executable", sys.executable)
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def rows_of(fed: list[Fed]) -> list[Row]:
+    return [Row(topic, "owner", orjson.dumps(event).decode()) for topic, event in fed]
+
+
+def final(rows: list[Row]) -> dict[str, dict[str, Any]]:
+    best: dict[str, dict[str, Any]] = {}
+    for _, _, text in rows:
+        row = orjson.loads(text)
+        if row["revision"] >= best.get(row["event_id"], row)["revision"]:
+            best[row["event_id"]] = row
+    return {name: row for name, row in best.items() if not row["is_deleted"]}
+
+
+@pytest.mark.parametrize("name", EVENINGS)
+def test_history(name: str) -> None:
+    case = load(Path(CASES / f"{name}.yaml"))
+    fed = events(case)
+    env = environment("BATCH")
+    stream = env.from_collection([*BROKEN, *rows_of(fed)], EVENT_TYPE)
+    about = About("case", 0, until_us(case))
+    found = final(list(history_incidents(stream, about).execute_and_collect()))
+    expected = final_rows(sorted(fed, key=known_us), case["until"], HISTORY_EVERY_US)
+    assert {row["event_id"]: row["revision"] for row in found.values()} == {
+        row.event_id: row.revision for row in expected
+    }
+
+
+def test_live_tells_the_same_incidents() -> None:
+    case = load(CASES / "array_beside_a_storm.yaml")
+    fed = sorted(events(case), key=known_us)
+    env = environment("STREAMING")
+    env.set_parallelism(1)
+    keyed = [Row(FLEET, row) for row in [*BROKEN, *rows_of(fed)]]
+    stream = env.from_collection(keyed, FLEET_TYPE)
+    found = final(list(live_incidents(stream).execute_and_collect()))
+    expected = final_rows(fed, case["until"], HISTORY_EVERY_US)
+    assert {(name, row["scope"]) for name, row in found.items()} == {
+        (row.event_id, row.scope) for row in expected
+    }

@@ -1,0 +1,108 @@
+"""Incidents from evenings written as data, and that neither order nor pace matters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from engine.correlating import HISTORY_EVERY_US, LIVE_EVERY_US
+from incidents.correlator import Incident, superseded
+from tests.incidents.evening import CASES, cases, events, final_rows, known_us, load
+
+SCHEMA = orjson.loads(Path("schemas/incident.v1.schema.json").read_bytes())
+
+
+def told(row: Incident, expected: dict[str, Any]) -> dict[str, Any]:
+    """The fields that a case names; of next steps whether each word is in one of them."""
+    fields = asdict(row)
+    steps = orjson.dumps(row.next_steps).decode()
+    found = {name: fields[name] for name in expected if name in fields and name != "next_steps"}
+    if "verdict" in expected:
+        found["verdict"] = [each for each in expected["verdict"] if each in row.verdict]
+    if "next_steps" in expected:
+        found["next_steps"] = [each for each in expected["next_steps"] if each in steps]
+    if "no_next_steps" in expected:
+        found["no_next_steps"] = [each for each in expected["no_next_steps"] if each not in steps]
+    for name in ("opened_at", "closed_at", "detected_at"):
+        if found.get(name):
+            found[name] = found[name][11:19]
+    return found
+
+
+def facts(rows: list[Incident]) -> list[Incident]:
+    """All but how often they were told otherwise on the way."""
+    return [replace(row, revision=0) for row in rows]
+
+
+@pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
+def test_evening(path: Path) -> None:
+    case = load(path)
+    fed = sorted(events(case), key=known_us)
+    rows = final_rows(fed, case["until"], LIVE_EVERY_US)
+    for row in rows:
+        jsonschema.validate(asdict(row), SCHEMA)
+    expected = case["incidents"]
+    assert len(rows) == len(expected), [row.verdict for row in rows]
+    found = [told(row, each) for row, each in zip(rows, expected, strict=True)]
+    assert found == expected, [row.verdict for row in rows]
+
+
+@pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
+def test_live_and_history_tell_the_same(path: Path) -> None:
+    case = load(path)
+    fed = sorted(events(case), key=known_us)
+    live = facts(final_rows(fed, case["until"], LIVE_EVERY_US))
+    assert facts(final_rows(fed, case["until"], HISTORY_EVERY_US)) == live
+    # A replay ships again what is there already.
+    twice = sorted([*fed, *fed], key=known_us)
+    assert facts(final_rows(twice, case["until"], LIVE_EVERY_US)) == live
+
+
+@pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
+def test_order_does_not_matter(path: Path) -> None:
+    case = load(path)
+    if any("+" in line for line in case["events"]):
+        pytest.skip("usual hours are learned from days in their order")
+    fed = sorted(events(case), key=known_us)
+    expected = final_rows(fed, case["until"], LIVE_EVERY_US)
+    for seed in range(5):
+        shuffled = list(fed)
+        random.Random(seed).shuffle(shuffled)
+        found = final_rows(shuffled, case["until"], HISTORY_EVERY_US)
+        assert facts(found) == facts(expected)
+
+
+def test_every_case_is_read() -> None:
+    assert len(cases()) >= 15
+    assert {each.suffix for each in CASES.iterdir()} == {".yaml"}
+
+
+def test_an_incident_that_became_part_of_another_is_taken_back() -> None:
+    case = load(CASES / "array_beside_a_storm.yaml")
+    fed = sorted(events(case), key=known_us)
+    true = final_rows(fed, case["until"], HISTORY_EVERY_US)
+    part = {"event_id": "a part of it", "revision": 7, "evidence_ids": true[0].evidence_ids[1:2]}
+    standing = [
+        {**part, "is_deleted": 0},
+        {**part, "event_id": "taken back", "is_deleted": 1},
+        {**part, "event_id": "of another night", "is_deleted": 0, "evidence_ids": ["another"]},
+        asdict(true[0]),
+    ]
+    [row] = superseded(standing, true, "run")
+    assert (row["event_id"], row["revision"], row["is_deleted"]) == ("a part of it", 8, 1)
+
+
+def test_what_was_told_of_more_lines_than_is_true_is_told_anew() -> None:
+    case = load(CASES / "bad_host_with_a_vm_elsewhere.yaml")
+    fed = sorted(events(case), key=known_us)
+    true = final_rows(fed, case["until"], HISTORY_EVERY_US)
+    told_before = asdict(true[0]) | {"vms": ["web01", "web09"], "revision": true[0].revision * 2}
+    [row] = superseded([told_before], true, "run")
+    assert row["vms"] == ["web01"]
+    assert row["revision"] == true[0].revision * 2 + 1

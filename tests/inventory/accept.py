@@ -1,0 +1,20 @@
+"""Rewrites `expected.jsonl` of the inventory cases from what the code says now: read the diff.
+
+python -m tests.inventory.accept [case …]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.inventory.golden import CASES, golden
+
+
+def main() -> None:
+    for case in CASES:
+        if not sys.argv[1:] or case.name in sys.argv[1:]:
+            (case / "expected.jsonl").write_text(golden(case))
+
+
+if __name__ == "__main__":
+    main()

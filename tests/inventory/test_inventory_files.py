@@ -1,0 +1,104 @@
+"""Whose outputs a file holds, and from when."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stunwatch.inventory.files import read
+
+EXTENTS = """\
+Volume Name  VMFS UUID                            Extent Number  Device Name       Partition
+-----------  -----------------------------------  -------------  ----------------  ---------
+gold         5f2a77c1-9be0d6d2-41aa-0025b5aa00b1              0  naa.60050768aa01          1
+"""
+HOSTNAME = "   Domain Name: lab.example\n   Fully Qualified Domain Name: {0}.lab.example\n"
+HOSTNAME += "   Host Name: {0}\n"
+WRITTEN_AT = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+
+
+def write(path: Path, text: str, written_at: datetime = WRITTEN_AT) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (written_at.timestamp(), written_at.timestamp()))
+    return path
+
+
+def hosts(*paths: Path, host: str | None = None) -> list[str]:
+    return sorted(source.host for source in read(paths, host, None).sources)
+
+
+def test_a_host_is_given_or_says_its_name_in_the_file_or_beside_it(tmp_path: Path) -> None:
+    alone = write(tmp_path / "a/extents.txt", EXTENTS)
+    assert hosts(alone, host="esx01") == ["esx01"]
+    assert hosts(alone) == []
+    assert "--host" in read([alone], None, None).problems[0].sentence
+    both = write(tmp_path / "b/esx02.txt", HOSTNAME.format("esx02") + EXTENTS)
+    assert hosts(both) == ["esx02.lab.example"]
+    write(tmp_path / "c/name.txt", HOSTNAME.format("esx03"))
+    write(tmp_path / "c/extents.txt", EXTENTS)
+    assert hosts(tmp_path / "c") == ["esx03.lab.example"] * 2
+
+
+def test_a_name_beside_two_hosts_is_nobodys(tmp_path: Path) -> None:
+    write(tmp_path / "esx01.txt", HOSTNAME.format("esx01") + EXTENTS)
+    write(tmp_path / "esx02.txt", HOSTNAME.format("esx02") + EXTENTS)
+    write(tmp_path / "unnamed.txt", EXTENTS)
+    reading = read([tmp_path], None, None)
+    assert [source.host for source in reading.sources] == ["esx01.lab.example", "esx02.lab.example"]
+    assert [Path(problem.path).name for problem in reading.problems] == ["unnamed.txt"]
+
+
+def test_the_fuller_of_two_names_is_the_hosts(tmp_path: Path) -> None:
+    file = write(tmp_path / "esx01.txt", HOSTNAME.format("esx01") + EXTENTS)
+    [source] = read([file], "esx01", None).sources
+    assert (source.host, source.given_name) == ("esx01.lab.example", "esx01")
+    [source] = read([file], "other", None).sources
+    assert source.host == "other"
+
+
+def test_the_time_is_that_of_writing_or_what_was_given(tmp_path: Path) -> None:
+    file = write(tmp_path / "extents.txt", EXTENTS)
+    assert read([file], "esx01", None).sources[0].observed_at == WRITTEN_AT
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    assert read([file], "esx01", at).sources[0].observed_at == at
+
+
+def test_a_bundle_is_read_unpacked_and_as_an_archive(tmp_path: Path) -> None:
+    name = "esx-esx04.lab.example-2024-05-06--07.08-1234567"
+    commands = tmp_path / name / "commands"
+    write(commands / "localcli_storage-vmfs-extent-list.txt", EXTENTS)
+    write(commands / "localcli_storage-core-device-stats-get.txt", "naa.1\n  Reads: 5\n")
+    write(tmp_path / name / "var/run/log/vmkernel.log", EXTENTS)
+    [source] = read([tmp_path], None, None).sources
+    assert source.host == "esx04.lab.example"
+    assert [len(output.entries) for output in source.outputs] == [1]
+    packed = tmp_path / "packed.tgz"
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.add(tmp_path / name, name)
+    [source] = read([packed], None, None).sources
+    assert (source.host, source.observed_at) == ("esx04.lab.example", WRITTEN_AT)
+
+
+def test_what_cannot_be_used_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.txt", EXTENTS)
+    prose = write(tmp_path / "prose.txt", "Dear all,\nthe LUN is called gold.\n")
+    binary = tmp_path / "binary.txt"
+    binary.write_bytes(bytes(range(256)) * 100)
+    empty = write(tmp_path / "empty.txt", "")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    cut = tmp_path / "cut.tgz"
+    with tarfile.open(cut, "w:gz") as tar:
+        member = tarfile.TarInfo("esx-esx05-2024-05-06--07.08-1/commands/big.txt")
+        member.size = 1 << 20
+        tar.addfile(member, io.BytesIO(os.urandom(1 << 20)))
+    cut.write_bytes(cut.read_bytes()[: 1 << 19])
+    missing = tmp_path / "missing.txt"
+    reading = read([missing, prose, good, binary, empty, folder, cut], "esx01", None)
+    assert [source.files for source in reading.sources] == [[str(good)]]
+    told = {Path(problem.path).name for problem in reading.problems}
+    assert told == {"missing.txt", "prose.txt", "binary.txt", "empty.txt", "folder", "cut.tgz"}
