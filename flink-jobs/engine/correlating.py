@@ -26,7 +26,7 @@ from incidents.correlator import (
     superseded,
 )
 from incidents.places import Places
-from incidents.signals import microseconds, signal_of
+from incidents.signals import BrokenEventError, microseconds, reading, signal_of
 from incidents.usual_hours import Hours
 
 FLEET = "fleet"
@@ -55,13 +55,23 @@ def _row(incident: dict[str, Any]) -> Row:
 
 
 def known_us(topic: str, event: dict[str, Any]) -> int:
-    """The event time by which history sorts; what inventory says holds from the beginning."""
+    """The event time by which history sorts; what inventory says holds from the beginning.
+
+    Raises BrokenEventError.
+    """
     if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
         return 0
-    if topic == HEARD_TOPIC:
-        return int(event["heard_us"])
-    signal = signal_of(topic, event)
-    return signal.known_us if signal else microseconds(event["started_at"])
+    with reading():
+        if topic == HEARD_TOPIC:
+            return int(event["heard_us"])
+        signal = signal_of(topic, event)
+        return signal.known_us if signal else microseconds(event["started_at"])
+
+
+def _event(value: Row) -> dict[str, Any]:
+    """The event of a row of EVENT_TYPE. Raises BrokenEventError."""
+    with reading():
+        return dict(orjson.loads(value[2]))
 
 
 class KnownTime(TimestampAssigner):
@@ -69,8 +79,8 @@ class KnownTime(TimestampAssigner):
 
     def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
         try:
-            return known_us(value[0], dict(orjson.loads(value[2]))) // 1000
-        except (KeyError, TypeError, ValueError):
+            return known_us(value[0], _event(value)) // 1000
+        except BrokenEventError:
             return 0
 
 
@@ -96,11 +106,9 @@ class CorrelateLive(KeyedProcessFunction):
         # One host's fast clock closes nobody else's incidents.
         latest_us = timers.current_processing_time() * 1000 + FAST_CLOCK_US
         try:
-            event = dict(orjson.loads(value[2]))
-            yield from map(
-                to_row, correlator.feed(value[0], event, _Bands(self._bands), places, latest_us)
-            )
-        except (KeyError, TypeError, ValueError):
+            fed = correlator.feed(value[0], _event(value), _Bands(self._bands), places, latest_us)
+            yield from map(to_row, fed)
+        except BrokenEventError:
             # It breaks its schema: ClickHouse reads the same topic and keeps it with its reason.
             return
         if value[0] == INVENTORY_TOPIC:
@@ -185,8 +193,8 @@ class CorrelateHistory(KeyedProcessFunction):
             yield from self._flush()
         self._timestamp = ctx.timestamp()
         try:
-            self._instant.append((value[0], dict(orjson.loads(value[2]))))
-        except (TypeError, ValueError):
+            self._instant.append((value[0], _event(value)))
+        except BrokenEventError:
             return  # as live
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
@@ -202,7 +210,7 @@ class CorrelateHistory(KeyedProcessFunction):
         for topic, event in sorted(self._instant, key=_order):
             try:
                 incidents = list(self._taken_in(topic, event))
-            except (KeyError, TypeError, ValueError):
+            except BrokenEventError:
                 continue  # as live
             for incident in incidents:
                 yield from self._row(incident)
@@ -213,10 +221,12 @@ class CorrelateHistory(KeyedProcessFunction):
         if known_us(topic, event) > self._last_us + KEEP_US:
             return
         if topic == INCIDENTS_TOPIC:
-            known = self._shipped.get(event["event_id"])
-            if known is None or int(event["revision"]) >= known["revision"]:
+            with reading():
                 told = {name: event[name] for name in Incident.__annotations__}
-                self._shipped[event["event_id"]] = told | {"revision": int(event["revision"])}
+                told["revision"] = int(told["revision"])
+            known = self._shipped.get(told["event_id"])
+            if known is None or told["revision"] >= known["revision"]:
+                self._shipped[told["event_id"]] = told
             return
         yield from self._correlator.feed(topic, event, self._bands, self._places)
 

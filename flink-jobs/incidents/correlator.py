@@ -23,7 +23,7 @@ from incidents.configuration import (
 from incidents.grouping import Trouble, troubles
 from incidents.next_steps import Case, Step, next_steps
 from incidents.places import Places
-from incidents.signals import Signal, signal_of
+from incidents.signals import Signal, reading, signal_of
 from incidents.usual_hours import Bands
 from incidents.verdict import confidence, missing, sentence, severity, since
 
@@ -120,29 +120,34 @@ class Correlator:
     ) -> Iterator[Incident]:
         """Take in an event, a host that was heard, or an item of inventory.
 
-        Nothing makes it later than `latest_us`. Raises KeyError, TypeError or ValueError where the
-        event breaks its schema; then nothing has changed.
+        Nothing makes it later than `latest_us`. Raises BrokenEventError; then no signal has
+        changed.
         """
         if topic == HEARD_TOPIC:
-            self.heard.setdefault(event["heard_us"] // _STRETCH_US, set()).add(event["host"])
-            yield from self.tick(min(event["heard_us"], latest_us), places)
+            with reading():
+                heard_us, host = int(event["heard_us"]), str(event["host"])
+            self.heard.setdefault(heard_us // _STRETCH_US, set()).add(host)
+            yield from self.tick(min(heard_us, latest_us), places)
             return
         if topic == INVENTORY_TOPIC:
-            places.learn(event)
+            with reading():
+                places.learn(event)
             self.is_dirty = bool(self.signals)
             return
-        signal = signal_of(topic, event)
-        name = event["event_id"]
-        if event["revision"] < self.revisions.get(name, 0):
+        with reading():
+            signal = signal_of(topic, event)
+            name, revision = str(event["event_id"]), int(event["revision"])
+            is_deleted = bool(event["is_deleted"])
+        if revision < self.revisions.get(name, 0):
             return
-        if signal is None or event["is_deleted"]:
+        if signal is None or is_deleted:
             if self.signals.pop(name, None):
-                self.revisions[name] = event["revision"]
+                self.revisions[name] = revision
                 self.is_dirty = True
             return
         # First the time, so that what it closes is closed in both modes.
         yield from self.tick(min(signal.known_us, latest_us), places)
-        self.revisions[name] = event["revision"]
+        self.revisions[name] = revision
         known = self.signals.get(name)
         self.signals[name] = self._judged(signal, bands, known)
         self.is_dirty = True

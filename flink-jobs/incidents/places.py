@@ -17,6 +17,12 @@ _SERIAL_END = 4 + 16
 serial number; what follows numbers the LUN."""
 
 
+_TEXTS = (
+    *("device", "datastore", "datastore_uuid", "vendor", "model", "array_type", "path_policy"),
+    *("alias", "host", "observed_at"),
+)
+
+
 @dataclass
 class Device:
     """What inventory says of a device."""
@@ -47,7 +53,13 @@ class Places:
     """When some host last listed all its extents: only then is it known what lies on a LUN."""
 
     def learn(self, item: Mapping[str, Any]) -> None:
-        """Take in an item (schemas/inventory_item.v1)."""
+        """Take in an item (schemas/inventory_item.v1).
+
+        Raises KeyError or TypeError where it breaks its schema; then nothing was learned.
+        """
+        for name in _TEXTS:
+            if not isinstance(item.get(name, ""), str | None):
+                raise TypeError(f"{name} {item[name]!r} is no text")
         kind = item["kind"]
         if item["is_deleted"]:
             return

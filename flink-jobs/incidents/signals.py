@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +29,23 @@ LOSSES = frozenset({"apd_start", "apd_timeout", "pdl", "lost_access"})
 """Path events after which a device or volume cannot be reached."""
 
 _SHOWN_LINES = 2
+
+
+class BrokenEventError(ValueError):
+    """An event that breaks its schema: anybody may write to a topic."""
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around what only reads an event. Raises BrokenEventError for what its fields raise.
+
+    Nothing else is put inside: what fails while incidents are worked out is a fault of ours and
+    has to be seen.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise BrokenEventError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +86,25 @@ class Signal:
 def signal_of(topic: str, event: Event) -> Signal | None:
     """What an event of this topic says; None where it does not matter to incidents.
 
-    Raises KeyError or ValueError where the event breaks its schema.
+    Raises KeyError, TypeError or ValueError where the event breaks its schema.
     """
     read = _READERS.get(topic)
-    return read(event) if read else None
+    signal = read(event) if read else None
+    if signal:
+        _check(signal)
+    return signal
+
+
+def _check(signal: Signal) -> None:
+    """Numbers and texts are what they should be: grouping compares them. Raises TypeError."""
+    texts = (
+        *(signal.event_id, signal.detail, signal.dialect, *signal.evidence),
+        *(signal.host, signal.vm, signal.datastore, signal.device),
+    )
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError(f"a name in {texts} is no text")
+    if not isinstance(signal.size, int | float):
+        raise TypeError(f"{signal.size!r} is no number")
 
 
 def _stun(event: Event) -> Signal | None:

@@ -47,6 +47,14 @@ class ClickHouse:
         )
         return [tuple(orjson.loads(line)) for line in body.splitlines()]
 
+    def named_rows(
+        self, sql: str, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """As `rows`, each by the names of its columns. Raises QueryError."""
+        quoted = {"output_format_json_quote_64bit_integers": "0"}
+        body = b"".join(self.stream(sql, parameters, output="JSONEachRow", settings=quoted))
+        return [orjson.loads(line) for line in body.splitlines()]
+
     def stream(
         self,
         sql: str,

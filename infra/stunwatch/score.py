@@ -513,15 +513,7 @@ def compare(true: Row, found: dict[str, list[Row]]) -> list[Section]:
 def rows_of(clickhouse: ClickHouse, query: str, fleet: str) -> list[Row]:
     """The rows of a view that belong to a fleet, by its hosts' names."""
     own = f"{query} WHERE endsWith(splitByChar('.', host)[1], {{label:String}})"
-    body = b"".join(
-        clickhouse.stream(
-            own,
-            {"label": f"-{fleet}"},
-            output="JSONEachRow",
-            settings={"output_format_json_quote_64bit_integers": "0"},
-        )
-    )
-    return [orjson.loads(line) for line in body.splitlines()]
+    return clickhouse.named_rows(own, {"label": f"-{fleet}"})
 
 
 def found_in(clickhouse: ClickHouse, fleet: str, console: Console) -> dict[str, list[Row]]:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
-
 from stunwatch.clickhouse import ClickHouse
 
 Row = dict[str, Any]
@@ -145,13 +143,7 @@ def moment(text: str) -> datetime:
 
 def rows_of(reader: ClickHouse) -> list[Row]:
     """All incidents."""
-    body = b"".join(
-        reader.stream(
-            f"SELECT {_COLUMNS} FROM incidents ORDER BY opened_at, incident_id",
-            output="JSONEachRow",
-        )
-    )
-    return [orjson.loads(line) for line in body.splitlines()]
+    return reader.named_rows(f"SELECT {_COLUMNS} FROM incidents ORDER BY opened_at, incident_id")
 
 
 def belongs(row: Row, site: str) -> bool:

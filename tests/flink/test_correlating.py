@@ -27,10 +27,26 @@ from tests.incidents.evening import (
 EVENINGS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
 
 
+SAMPLES = Path("schemas/samples")
 BROKEN = [
     Row(topic, "owner", text)
     for topic in ("events.inventory", "events.stun", "events.latency", "events.incident", "heard")
     for text in ("[1, 2]", "7", "{", '{"event_id": "e", "revision": "x", "kind": "extent"}')
+] + [
+    Row(topic, "owner", orjson.dumps({**orjson.loads(sample.read_bytes()), **wrong}).decode())
+    for topic, sample, wrong in (
+        ("events.stun", SAMPLES / "stun.v1.measured_by_unstun.pass.json", {"vm": 7}),
+        (
+            "events.reservation",
+            SAMPLES / "reservation_conflict.v1.count_down_failed.pass.json",
+            {"steps": "many"},
+        ),
+        (
+            "events.inventory",
+            SAMPLES / "inventory_item.v1.extent_of_a_datastore.pass.json",
+            {"device": ["naa.6"]},
+        ),
+    )
 ]
 """Anybody may write to a topic; what breaks its schema must not stop what comes after it."""
 

@@ -82,18 +82,8 @@ def _asked(server: Server, name: str, parameters: dict[str, Any]) -> list[dict[s
     """What `stunwatch sql NAME` answers to a reader."""
     investigation = investigations()[name]
     given = {each: str(_plain(value)) for each, value in parameters.items()}
-    answer = b"".join(
-        server.reader.stream(
-            investigation.query,
-            investigation.parameters(given),
-            output="JSONEachRow",
-            settings={"output_format_json_quote_64bit_integers": "0"},
-        )
-    )
-    return [
-        {column: _plain(value) for column, value in orjson.loads(line).items()}
-        for line in answer.splitlines()
-    ]
+    rows = server.reader.named_rows(investigation.query, investigation.parameters(given))
+    return [{column: _plain(value) for column, value in row.items()} for row in rows]
 
 
 @pytest.fixture(scope="session")

@@ -75,8 +75,7 @@ def list_incidents(
     settings = load_settings()
     reader = as_user(settings, "reader")
     recent = "closed_at IS NULL OR closed_at > now() - INTERVAL 1 DAY"
-    rows = _rows(
-        reader,
+    rows = reader.named_rows(
         f"SELECT {LISTED} FROM incidents WHERE {'true' if all_of_them else recent}"
         " ORDER BY indexOf(['open', 'noted', 'closed'], state), opened_at DESC, id",
     )
@@ -317,8 +316,7 @@ def _one(reader: ClickHouse, query: str, prefix: str, kind: str) -> dict[str, An
             f"{prefix!r} is no {kind}'s id; give the first four or more characters of one that"
             " `stunwatch incident list` shows."
         )
-    found = _rows(
-        reader,
+    found = reader.named_rows(
         f"SELECT * FROM ({query}) WHERE startsWith(id, {{wanted:String}})",
         {"wanted": wanted},
     )
@@ -328,15 +326,6 @@ def _one(reader: ClickHouse, query: str, prefix: str, kind: str) -> dict[str, An
         ids = ", ".join(sorted(each["id"] for each in found)[:5])
         raise UserError(f"{wanted} begins {len(found):,} ids, give more of it: {ids}.")
     return found[0]
-
-
-def _rows(
-    reader: ClickHouse, query: str, parameters: dict[str, str] | None = None
-) -> list[dict[str, Any]]:
-    """The rows of a query by the names of its columns."""
-    quoted = {"output_format_json_quote_64bit_integers": "0"}
-    answer = reader.stream(query, parameters, output="JSONEachRow", settings=quoted)
-    return [orjson.loads(line) for line in b"".join(answer).splitlines()]
 
 
 def _said(reader: ClickHouse) -> dict[str, list[str]]:

@@ -106,15 +106,7 @@ def _rows(settings: Settings, name: str, parameters: Row) -> list[Row]:
     """The rows of `sql/watch/<name>.sql`. Raises UserError."""
     reader = as_user(settings, "reader", timeout_s=ANSWER_WITHIN_S)
     query = statements((SQL / "watch" / f"{name}.sql").read_text())[0]
-    answer = b"".join(
-        reader.stream(
-            query,
-            parameters,
-            output="JSONEachRow",
-            settings={"output_format_json_quote_64bit_integers": "0"},
-        )
-    )
-    return [orjson.loads(line) for line in answer.splitlines()]
+    return reader.named_rows(query, parameters)
 
 
 class FlowMeter:

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.schema import SQL, statements
 
@@ -40,14 +38,7 @@ def ask(reader: ClickHouse, name: str, values: Mapping[str, UUID | datetime | in
     """Ask `sql/report/<name>.sql`. Raises QueryError."""
     text = (SQL / "report" / f"{name}.sql").read_text()
     sql = fill(statements(text)[0], values)
-    answer = b"".join(
-        reader.stream(
-            sql,
-            output="JSONEachRow",
-            settings={"output_format_json_quote_64bit_integers": "0"},
-        )
-    )
-    rows = [_with_times(orjson.loads(line)) for line in answer.splitlines()]
+    rows = [_with_times(row) for row in reader.named_rows(sql)]
     return Answer(name, text.splitlines()[0].removeprefix("-- "), sql, rows)
 
 
