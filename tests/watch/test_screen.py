@@ -107,6 +107,12 @@ def test_a_frame_tells_what_goes_on() -> None:
     assert "\x1b" not in text
 
 
+def test_a_long_verdict_is_cut_and_nothing_beside_it() -> None:
+    text = shown(view(incidents=Answer([INCIDENT | {"verdict": "DAVG above 1 000 ms. " * 20}])))
+    for said in ("critical", "20 min", "1f0a3a51", "DAVG above 1 000 ms. DAVG", "…"):
+        assert said in text, said
+
+
 @pytest.mark.parametrize("height", [10, 24, 40, 100])
 def test_a_frame_fits_its_terminal(height: int) -> None:
     many = [{**INCIDENT, "incident_id": f"{number:08x}"} for number in range(50)]

@@ -209,11 +209,15 @@ def _blind_spots(view: View, height: int) -> RenderableType:
 
 
 def _table(right: int | None = None) -> Table:
-    """Columns without lines; the one at `right` holds numbers."""
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
+    """Columns without lines; the one at `right` holds numbers, else the last of four a sentence."""
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=right is None)
     for number in range(4 if right is None else right + 1):
         table.add_column(
-            justify="right" if number == right else "left", no_wrap=True, overflow="ellipsis"
+            justify="right" if number == right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            # A long sentence is cut, and not what stands before it.
+            ratio=1 if right is None and number == 3 else None,
         )
     return table
 
