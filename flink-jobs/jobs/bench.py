@@ -16,7 +16,7 @@ from jobs.detect import detect, environment, job_settings, statements
 
 
 def main() -> None:
-    """Run one bounded job in STREAMING mode and wait for its end."""
+    """Run one bounded job in STREAMING mode and wait for its end: every source is bounded."""
     parser = argparse.ArgumentParser(prog="python -m jobs.bench", description=__doc__)
     parser.add_argument("what", choices=["noop", "live"])
     parser.add_argument("--topic", required=True)
@@ -39,7 +39,7 @@ def main() -> None:
     ):
         tables.execute_sql(statement)
     if options.what == "live":
-        result = detect(tables, options.bootstrap, None)
+        result = detect(tables, options.bootstrap, None, scan)
     else:
         # The same columns by the same DDL, thrown away.
         result = tables.execute_sql(

@@ -41,10 +41,11 @@ class About:
     last_us: int
 
 
-def correlate_live(tables: StreamTableEnvironment, bootstrap: str) -> DataStream:
+def correlate_live(
+    tables: StreamTableEnvironment, bootstrap: str, inventory_scan: dict[str, str]
+) -> DataStream:
     """The view `tracked` to incidents, as rows of `events`."""
-    scan = {"scan.startup.mode": "earliest-offset"}
-    tables.execute_sql(_shipped_events(bootstrap, (INVENTORY_TOPIC,), scan))
+    tables.execute_sql(_shipped_events(bootstrap, (INVENTORY_TOPIC,), inventory_scan))
     fed = tables.sql_query(
         f"""
         SELECT '{FLEET}', ROW(`topic`, `owner`, `event`)

@@ -49,6 +49,9 @@ LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
 HISTORY_TOPICS = ("esxi.backfill",)
 SAMPLES_TOPIC = "esxi.esxtop"
 
+ALL_INVENTORY = {"scan.startup.mode": "earliest-offset"}
+"""What live reads of inventory: all, and what is said from then on."""
+
 HISTORY_RESTARTS = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "30",
@@ -139,12 +142,17 @@ def _sorted_by_time(records: DataStream) -> KeyedStream:
     return records.assign_timestamps_and_watermarks(by_time).key_by(bucket_of)
 
 
-def detect(tables: StreamTableEnvironment, bootstrap: str, about: About | None) -> TableResult:
+def detect(
+    tables: StreamTableEnvironment,
+    bootstrap: str,
+    about: About | None,
+    inventory_scan: dict[str, str] = ALL_INVENTORY,
+) -> TableResult:
     """All that follows from the statements, for a replay or (None) live; the job starts here."""
     is_live = about is None
     tables.create_temporary_view("tracked", track(tables, is_live))
     incidents = (
-        correlate_live(tables, bootstrap)
+        correlate_live(tables, bootstrap, inventory_scan)
         if about is None
         else correlate_history(tables, bootstrap, about)
     )
