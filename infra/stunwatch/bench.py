@@ -350,6 +350,8 @@ def main() -> None:
     settings = load_settings()
     console = Console(stderr=True, highlight=False)
     console.print("(d) a live line's way to its row")
+    # Readers that have just begun wait until Kafka has given up those before them.
+    live_latency(settings, 1)
     figures: dict[str, Any] = live_latency(settings, options.live)
     console.print("(c) replay, from file to queryable")
     figures |= replay_speed(settings, options.lines, console)
