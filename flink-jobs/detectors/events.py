@@ -23,6 +23,7 @@ MOST_LINES = 0xFFFF
 
 _NAMESPACE = UUID("6f1b5c52-8f0e-5d0b-9d55-3c1f0a7b2e64")
 _EPOCH = datetime(1970, 1, 1)
+"""Without a zone: with one, isoformat would add it."""
 
 
 def event_id(detector: str, *anchor: str) -> str:

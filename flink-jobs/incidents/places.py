@@ -16,11 +16,11 @@ _SERIAL_END = 4 + 16
 """Of `naa.6` + company (6 hex digits) + the vendor's own (9), which most arrays fill with their
 serial number; what follows numbers the LUN."""
 
-
 _TEXTS = (
     *("device", "datastore", "datastore_uuid", "vendor", "model", "array_type", "path_policy"),
     *("alias", "host", "observed_at"),
 )
+"""What an item says in words, where it says it."""
 
 
 @dataclass

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from detectors.catalogue import INCIDENTS_TOPIC
+from stunwatch.kafka import Kafka, Offsets
 from tests.end_to_end import test_latency
 from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import sample
@@ -21,7 +27,7 @@ ROWS = (
 
 
 def davg_ms(number: int) -> float:
-    """Of the samples of an hour the last ten minutes but five are slow."""
+    """Of twenty minutes the ten in the middle are slow."""
     return 600.0 if 30 <= number < 90 else 4.0
 
 
@@ -33,6 +39,20 @@ def live_samples(start: datetime) -> list[dict[str, Any]]:
         for host in HOSTS
         for device in DEVICES
     ]
+
+
+def told_since(pipeline: Pipeline, before: Offsets) -> Iterator[dict[str, Any]]:
+    """The messages of topics from these offsets to the topics' ends."""
+    ends = Kafka(pipeline.settings.bootstrap).ends({topic for topic, _ in before})
+    options = {"group.id": "a test", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": pipeline.settings.bootstrap, **options})
+    consumer.assign([TopicPartition(*each, offset) for each, offset in before.items()])
+    for _ in range(sum(ends.values()) - sum(before.values())):
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        yield orjson.loads(message.value())
+    consumer.close()
 
 
 def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -67,6 +87,14 @@ def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> Non
             host=host,
             start=start,
         )
+    before = Kafka(pipeline.settings.bootstrap).ends([INCIDENTS_TOPIC])
     pipeline.run("replay", tmp_path)
+    [replayed] = {
+        each["event_id"]: each
+        for each in told_since(pipeline, before)
+        if HOSTS[0] in each["hosts"] and each["run_id"] != "live"
+    }.values()
+    told = (replayed["event_id"], replayed["state"], replayed["scope"], replayed["is_deleted"])
+    assert told == (live[0], "closed", "array_or_fabric", 0)
     # The same facts are the same row: what was written first stays.
     assert pipeline.rows(ROWS) == [live]

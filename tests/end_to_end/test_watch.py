@@ -25,6 +25,7 @@ def test_one_frame_shows_incidents_events_and_lag(pipeline: Pipeline) -> None:
     store(pipeline, [stun("esx41", "ds-41", "watched41", now, 4.233332)])
     text = pipeline.run("watch", "--once", "--history").stdout
     for said in (
+        told["severity"],
         told["event_id"][:8],
         "ds-41/watched41",
         "4.233332 s",

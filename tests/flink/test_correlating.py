@@ -35,7 +35,16 @@ BROKEN = [
 ] + [
     Row(topic, "owner", orjson.dumps({**orjson.loads(sample.read_bytes()), **wrong}).decode())
     for topic, sample, wrong in (
-        ("events.stun", SAMPLES / "stun.v1.measured_by_unstun.pass.json", {"vm": 7}),
+        (
+            "events.stun",
+            SAMPLES / "stun.v1.measured_by_unstun.pass.json",
+            {"vm": 7, "duration_us": 5_000_000},
+        ),
+        (
+            "events.latency",
+            SAMPLES / "latency_episode.v1.still_slow_by_esxtop.pass.json",
+            {"peak_ms": "slow"},
+        ),
         (
             "events.reservation",
             SAMPLES / "reservation_conflict.v1.count_down_failed.pass.json",
