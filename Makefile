@@ -11,7 +11,7 @@ SEED ?= 1
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
 
-test: .venv/ready ## the tests, under twenty minutes
+test: .venv/ready ## the tests, twenty-odd minutes
 	$(PYTHON) -m pytest
 
 test-slow: .venv/ready ## faults, simulated evenings, scale

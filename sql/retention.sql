@@ -9,6 +9,7 @@ ALTER TABLE stuns_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
 ALTER TABLE incidents_stored MODIFY TTL toDateTime(written_at) + INTERVAL 5 YEAR;
 ALTER TABLE incident_marks_stored MODIFY TTL toDateTime(marked_at) + INTERVAL 5 YEAR;
 ALTER TABLE mutes_stored MODIFY TTL toDateTime(expires_at) + INTERVAL 5 YEAR;
+ALTER TABLE tasks_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
 ALTER TABLE inventory_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
 ALTER TABLE owners_seen_stored MODIFY TTL toDateTime(seen_at) + INTERVAL 1 YEAR;
 ALTER TABLE snapshot_operations_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;

@@ -71,7 +71,7 @@ class Places:
             self.devices.setdefault(item["device"], Device()).has_raw_mapping = True
         elif kind == "host_alias":
             self.aliases[item["alias"]] = item["host"]
-        elif kind == "listing" and item["told_by"] == "vmfs extent list":
+        elif kind == "listing" and item["told_by"] in ("vmfs extent list", "vcenter extents"):
             self.extents_listed_at = max(self.extents_listed_at, item["observed_at"])
 
     def _extent(self, item: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import sys
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from detectors.catalogue import literals
-from jobs.detect import detect, environment, job_settings, statements
+from jobs.detect import LATENESS, detect, environment, job_settings, statements
 
 
 def main() -> None:
@@ -31,11 +31,12 @@ def main() -> None:
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
     # No samples: what lines cost is measured.
-    samples_scan = {**scan, "scan.startup.mode": "latest-offset"}
+    nothing = {**scan, "scan.startup.mode": "latest-offset"}
+    samples_scans = dict.fromkeys(LATENESS, nothing)
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
     sought = (*literals(), *more)
     for statement in statements(
-        options.bootstrap, (options.topic,), scan, samples_scan, None, sought
+        options.bootstrap, (options.topic,), scan, samples_scans, None, sought
     ):
         tables.execute_sql(statement)
     if options.what == "live":

@@ -17,8 +17,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import orjson
 from pyflink.common import Configuration, WatermarkStrategy
@@ -47,7 +49,13 @@ LIVE_JOB = "stunwatch-detect-live"
 HISTORY_JOB = "stunwatch-detect-history"
 LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
 HISTORY_TOPICS = ("esxi.backfill",)
-SAMPLES_TOPIC = "esxi.esxtop"
+REPLAYED_SAMPLES = "esxi.esxtop"
+LATENESS = {"esxi.esxtop": "'10' SECOND", "esxi.vcenter": "'3' MINUTE"}
+"""By topic of samples: how much later than others one may come without being late (SQL). vCenter is
+asked once a minute for all hosts, one batch after the other."""
+
+UNITED = ("window_events", "slice_records", "heard_samples")
+"""The views of samples.sql that others read: of all origins together."""
 
 ALL_INVENTORY = {"scan.startup.mode": "earliest-offset"}
 """What live reads of inventory: all, and what is said from then on."""
@@ -86,31 +94,64 @@ def statements(
     bootstrap: str,
     topics: tuple[str, ...],
     scan: dict[str, str],
-    samples_scan: dict[str, str],
+    samples_scans: Mapping[str, dict[str, str]],
     run_id: str | None,
     sought: tuple[str, ...] | None = None,
 ) -> list[str]:
-    """The statements of detect.sql, filled in, and live those of late.sql.
+    """The statements of samples.sql for every topic of `samples_scans`, and of detect.sql.
 
-    `run_id` None is live and takes every record; `sought` None lets through what the detectors
-    ask for.
+    `run_id` None is live and takes every record, also what is late; `sought` None lets through what
+    the detectors ask for.
     """
-    names = ("detect.sql", "late.sql") if run_id is None else ("detect.sql",)
-    text = "\n".join(Path(__file__).with_name(name).read_text() for name in names)
-    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    filled = Template(code).substitute(
-        detector("latency").thresholds,
-        bootstrap=bootstrap,
-        topics=";".join(topics),
-        scan_options=_options(scan),
-        samples_topic=SAMPLES_TOPIC,
-        samples_scan_options=_options(samples_scan),
-        literals=_quoted("\n".join(literals() if sought is None else sought)),
-        run_condition="TRUE" if run_id is None else f"`run_id` = '{_quoted(run_id)}'",
+    is_live = run_id is None
+    given: dict[str, Any] = {
+        **detector("latency").thresholds,
+        "bootstrap": bootstrap,
+        "topics": ";".join(topics),
+        "scan_options": _options(scan),
+        "literals": _quoted("\n".join(literals() if sought is None else sought)),
+        "run_condition": "TRUE" if run_id is None else f"`run_id` = '{_quoted(run_id)}'",
         # Replays send their samples to the same topic.
-        samples_condition=f"`run_id` = '{_quoted(run_id or 'live')}'",
-    )
+        "samples_condition": f"`run_id` = '{_quoted(run_id or 'live')}'",
+    }
+    of_samples = ("samples.sql", "late_samples.sql") if is_live else ("samples.sql",)
+    of_all = ("detect.sql", "late.sql") if is_live else ("detect.sql",)
+    united = (*UNITED, "late_samples") if is_live else UNITED
+    origins = {topic.removeprefix("esxi."): topic for topic in samples_scans}
+    return [
+        *_filled("functions.sql", given),
+        *(
+            statement
+            for name in of_samples
+            for origin, topic in origins.items()
+            for statement in _filled(
+                name,
+                {
+                    **given,
+                    "origin": origin,
+                    "samples_topic": topic,
+                    "samples_scan_options": _options(samples_scans[topic]),
+                    "lateness": LATENESS[topic],
+                },
+            )
+        ),
+        *(_united(name, origins) for name in united),
+        *(statement for name in of_all for statement in _filled(name, given)),
+    ]
+
+
+def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
+    """The statements of a file beside this one, filled in."""
+    text = Path(__file__).with_name(name).read_text()
+    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    filled = Template(code).substitute(given)
     return [part.strip() for part in (filled + "\n").split(";\n") if part.strip()]
+
+
+def _united(name: str, origins: Iterable[str]) -> str:
+    """The view of all origins' views of this name."""
+    rows = " UNION ALL ".join(f"SELECT * FROM {origin}_{name}" for origin in origins)
+    return f"CREATE TEMPORARY VIEW {name} AS {rows}"
 
 
 def _options(options: dict[str, str]) -> str:
@@ -264,17 +305,19 @@ def main(arguments: list[str] | None = None) -> None:
     # has shipped its last line.
     about = None
     if is_live:
-        scan = samples_scan = live_scan()
+        scan = live_scan()
+        samples_scans = dict.fromkeys(LATENESS, scan)
     else:
         said = orjson.loads(sys.stdin.read())
         about = About(options.run_id, said["first_us"], said["last_us"])
         spans = said["offsets"]
         scan, samples_scan = (
             history_scan({int(each): (first, end) for each, (first, end) in spans[topic].items()})
-            for topic in (*HISTORY_TOPICS, SAMPLES_TOPIC)
+            for topic in (*HISTORY_TOPICS, REPLAYED_SAMPLES)
         )
+        samples_scans = {REPLAYED_SAMPLES: samples_scan}
     topics = LIVE_TOPICS if is_live else HISTORY_TOPICS
-    for statement in statements(options.bootstrap, topics, scan, samples_scan, options.run_id):
+    for statement in statements(options.bootstrap, topics, scan, samples_scans, options.run_id):
         tables.execute_sql(statement)
     result = detect(tables, options.bootstrap, about)
     job = result.get_job_client()

@@ -33,6 +33,8 @@ COMMANDS = (
     "alerts",
     "change",
     "inventory",
+    "collect",
+    "dashboards",
     "doctor",
 )
 """In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name, or a

@@ -10,7 +10,10 @@ from stunwatch.clickhouse import ClickHouse
 
 SQL = Path(__file__).parents[2] / "sql"
 
-ORDER = ("tables", "retention.sql", "readers", "intakes", "pumps", "views")
+ORDER = (
+    *("tables", "retention.sql", "readers", "intakes", "backfills", "pumps", "views"),
+    "dashboards",
+)
 """Pumps start the flow, so they come after everything that must not miss a record."""
 
 PIPES = ("readers", "intakes", "pumps")
@@ -101,16 +104,31 @@ def apply(clickhouse: ClickHouse) -> list[str]:
 
 
 def _add_columns(clickhouse: ClickHouse, file: SqlFile) -> None:
-    """Give an existing table the columns that its file has and it lacks."""
+    """Give an existing table the columns that its file has and it lacks.
+
+    They may lengthen its sorting key if they have no default: rows that are there sort as before.
+    """
     for statement, name in zip(file.statements, file.created, strict=True):
         wanted = f"{name}_wanted"
         clickhouse.command(f"DROP TABLE IF EXISTS {wanted} SYNC")
         clickhouse.command(statement.replace(name, wanted, 1))
-        for column, definition in clickhouse.rows(
-            "SELECT name, concat(type, ' ', default_kind, ' ', default_expression,"
-            " if(compression_codec = '', '', concat(' ', compression_codec)))"
-            " FROM system.columns WHERE database = 'stunwatch'"
-            f" AND table = '{wanted}' ORDER BY position"
-        ):
-            clickhouse.command(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {column} {definition}")
+        changes = [
+            f"ADD COLUMN {column} {definition}"
+            for column, definition in clickhouse.rows(
+                "SELECT name, concat(type, ' ', default_kind, ' ', default_expression,"
+                " if(compression_codec = '', '', concat(' ', compression_codec)))"
+                f" FROM system.columns WHERE database = 'stunwatch' AND table = '{wanted}'"
+                " AND name NOT IN (SELECT name FROM system.columns"
+                f" WHERE database = 'stunwatch' AND table = '{name}') ORDER BY position"
+            )
+        ]
+        keys = dict(
+            clickhouse.rows(
+                "SELECT name, sorting_key FROM system.tables WHERE database = 'stunwatch'"
+            )
+        )
+        if keys[name] != keys[wanted]:
+            changes.append(f"MODIFY ORDER BY ({keys[wanted]})")
+        if changes:
+            clickhouse.command(f"ALTER TABLE {name} {', '.join(changes)}")
         clickhouse.command(f"DROP TABLE {wanted} SYNC")

@@ -40,6 +40,7 @@ class Settings:
     clickhouse_host: str = LOOPBACK
     jobmanager_host: str = LOOPBACK
     taskmanager_host: str = LOOPBACK
+    superset_host: str = LOOPBACK
 
     kafka_port: int = field(default=19092, metadata={"of": "kafka"})
     kafka_controller_port: int = field(default=19093, metadata={"of": "kafka"})
@@ -48,6 +49,10 @@ class Settings:
     flink_rest_port: int = field(default=18081, metadata={"of": "jobmanager"})
     flink_rpc_port: int = field(default=16123, metadata={"of": "jobmanager"})
     flink_blob_port: int = field(default=16124, metadata={"of": "jobmanager"})
+    superset_port: int = field(default=18088, metadata={"of": "superset"})
+
+    superset: bool = True
+    """Whether dashboards are served; `up --no-superset` leaves them out too."""
 
     alerts: Path = ROOT / "infra" / "alerts" / "alerts.yaml"
     """Who is told of incidents."""
@@ -77,7 +82,7 @@ class Settings:
 
     @property
     def secrets(self) -> Path:
-        """Generated passwords, one file of mode 600 per ClickHouse user."""
+        """Generated passwords, one file of mode 600 per ClickHouse user, and Superset's."""
         return self.home / "secrets"
 
     def make_folders(self) -> None:
@@ -137,9 +142,18 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in TRUTHS:
+        raise UserError(f"{variable(name)} is {text!r}: it must be one of {', '.join(TRUTHS)}.")
+    return TRUTHS[text.lower()]
+
+
+TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+
 READ: dict[type, Callable[[str, str], Any]] = {
     str: _text,
     int: _number,
+    bool: _truth,
     type(ROOT): _path,
 }
 """By the type of a field's default: how its text (field, text) is read."""

@@ -6,15 +6,32 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from confluent_kafka import KafkaError, Message, Producer
 
+from ingest.replay import Message as Made
 from stunwatch.errors import UserError
 
 MAX_IN_FLIGHT = 50_000
 """Messages on their way: what memory holds while the broker is slow or away."""
 
-Batch = list[dict[str, bytes]]
-"""Messages as `{"key": …, "value": …}`."""
+Batch = list[dict[str, Any]]
+"""Messages as `{"key": …, "value": …}`, and `"partition"` where the key does not tell it."""
+
+_BY_KEY = -1
+"""The partition of messages that name none."""
+
+
+def by_topic(messages: list[Made]) -> list[tuple[str, Batch]]:
+    """Records as Kafka takes them, by topic."""
+    topics: dict[str, Batch] = {}
+    dumps = orjson.dumps
+    for topic, key, record in messages:
+        batch = topics.get(topic)
+        if batch is None:
+            batch = topics[topic] = []
+        batch.append({"key": key.encode(), "value": dumps(record)})
+    return list(topics.items())
 
 
 class Shipper:
@@ -48,7 +65,8 @@ class Shipper:
         """Queue a batch for a topic; waits while too much is on its way."""
         while len(self._producer) + len(batch) > MAX_IN_FLIGHT:
             self._wait(0.05)
-        self._producer.produce_batch(topic, batch, on_delivery=self._on_failure)
+        for partition, messages in _by_partition(batch).items():
+            self._producer.produce_batch(topic, messages, partition, on_delivery=self._on_failure)
         self._check(batch)
         self._producer.poll(0)
 
@@ -73,3 +91,11 @@ class Shipper:
         refused = next((each["_error"] for each in batch if "_error" in each), self._failure)
         if refused is not None:
             raise UserError(f"Kafka refused a record ({refused}); nothing after it was shipped.")
+
+
+def _by_partition(batch: Batch) -> dict[int, Batch]:
+    """`produce_batch` passes over a message's own partition."""
+    found: dict[int, Batch] = {}
+    for each in batch:
+        found.setdefault(each.get("partition", _BY_KEY), []).append(each)
+    return found

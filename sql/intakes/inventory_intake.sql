@@ -36,7 +36,12 @@ WITH
         paths Array(String),
         targets Array(String),
         other_names Array(String),
-        evidence Array(String)
+        evidence Array(String),
+        moid String,
+        name String,
+        cluster String,
+        is_in_maintenance Nullable(Bool),
+        tags Array(String)
     )') AS event
 SELECT
     event.event_id AS event_id,
@@ -75,6 +80,11 @@ SELECT
     event.paths AS paths,
     event.targets AS targets,
     event.other_names AS other_names,
-    event.evidence AS evidence
+    event.evidence AS evidence,
+    event.moid AS moid,
+    event.name AS name,
+    event.cluster AS cluster,
+    event.is_in_maintenance AS is_in_maintenance,
+    event.tags AS tags
 FROM events
 WHERE topic = 'events.inventory' AND fault = '';

@@ -7,11 +7,12 @@ SELECT
     measured.1 AS metric,
     toMonday(sampled_at) AS week,
     quantilesTDigestState(0.25, 0.5, 0.75)(log(greatest(assumeNotNull(measured.2), 0.001)))
-        AS logarithms
+        AS logarithms,
+    origin
 FROM latency_samples_stored
 ARRAY JOIN [
     (if(isNull(davg_ms), 'gavg', 'davg'), coalesce(davg_ms, gavg_ms)),
     ('kavg', kavg_ms)
 ] AS measured
 WHERE isNotNull(measured.2)
-GROUP BY object_class, host, device, metric, week;
+GROUP BY object_class, host, device, metric, week, origin;

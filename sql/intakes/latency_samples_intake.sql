@@ -28,6 +28,8 @@ SELECT
     coalesce(samples.offset, 0) AS offset,
     coalesce(samples.line_bytes, 0) AS line_bytes,
     run_id,
-    time_quality
+    time_quality,
+    -- Rows from before there was an origin have none either: the same sample is the same row.
+    if(origin = 'esxtop', '', origin) AS origin
 FROM samples
 WHERE fault = '' AND kind = 'line';

@@ -8,6 +8,7 @@ WITH
         host String,
         object_class String,
         device String,
+        origin String,
         window_seconds UInt32,
         window_start String,
         window_end String,
@@ -37,6 +38,7 @@ SELECT
     event.avg_kavg_ms AS avg_kavg_ms,
     event.max_kavg_ms AS max_kavg_ms,
     event.commands AS commands,
-    event.samples AS samples
+    event.samples AS samples,
+    if(event.origin = '', 'esxtop', event.origin) AS origin
 FROM events
 WHERE topic = 'events.latency_window' AND fault = '';

@@ -18,6 +18,8 @@ SELECT
     coalesce(records.line_bytes, 0) AS line_bytes,
     run_id,
     time_quality,
-    truncated
+    truncated,
+    vm_name,
+    vm_id
 FROM records
 WHERE fault = '' AND kind = 'line';

@@ -11,11 +11,11 @@ GROUP BY source, host, bucket;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS sample_activity_intake TO source_activity_stored AS
 SELECT
-    'esxtop' AS source,
+    if(origin = 'vcenter', 'vcenter', 'esxtop') AS source,
     host,
     toStartOfFiveMinutes(assumeNotNull(received)) AS bucket,
     min(assumeNotNull(received)) AS first_received_at,
     max(assumeNotNull(received)) AS last_received_at
 FROM samples
 WHERE fault = '' AND kind = 'line' AND run_id = 'live' AND host != ''
-GROUP BY host, bucket;
+GROUP BY source, host, bucket;

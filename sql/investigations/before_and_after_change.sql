@@ -236,7 +236,7 @@ WITH
             AND (empty(luns) OR has(luns, device))
             AND (empty(near_hosts) OR has(near_hosts, host))
         GROUP BY
-            is_after, host, toStartOfInterval(sampled_at, INTERVAL 5 MINUTE),
+            is_after, host, origin, toStartOfInterval(sampled_at, INTERVAL 5 MINUTE),
             -- Of a whole fleet the LUNs of a host are taken together: else they are too many.
             if(empty(luns) AND empty(near_hosts), '', device)
     ),

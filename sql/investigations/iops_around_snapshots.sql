@@ -1,5 +1,5 @@
 -- What did a snapshot cost its VM: IOPS before, during and after it?
--- From esxtop's Virtual Disk samples, all disks of the VM together. percent_during: of the operations
+-- From samples of virtual disks, esxtop's or vCenter's, all disks of the VM together. percent_during: of the operations
 -- a second before. What is shorter than the distance of two samples has none during it.
 -- param vm = : part of the VM's name
 -- param days = 7 : how far back
@@ -67,7 +67,7 @@ WITH
             AND (host, device) IN (SELECT host, device FROM disks)
             AND sampled_at >= (SELECT min(started_at) FROM operations) - margin
             AND sampled_at <= (SELECT max(over_at) FROM operations) + margin
-        GROUP BY on_vm, sampled_at
+        GROUP BY on_vm, sampled_at, origin
     )
 
 SELECT

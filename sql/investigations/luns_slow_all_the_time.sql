@@ -24,7 +24,8 @@ WITH
             object_class IN ('scsi_device', 'disk', 'nfs_volume', 'datastore')
             AND metric IN ('davg', 'gavg')
             AND week > last_week - 7 * {weeks:UInt32} AND week <= last_week
-        GROUP BY object_class, device, host
+        -- Who measures with other steps is asked for himself.
+        GROUP BY object_class, device, host, origin
     ),
 
     datastores AS
@@ -39,8 +40,8 @@ WITH
     (
         SELECT
             device,
-            countIf(quartiles_ms[1] >= {slow_ms:Float64}) AS hosts_slow,
-            count() AS hosts_measured,
+            uniqExactIf(host, quartiles_ms[1] >= {slow_ms:Float64}) AS hosts_slow,
+            uniqExact(host) AS hosts_measured,
             round(min(quartiles_ms[1]), 1) AS least_p25_ms,
             round(quantileExact(0.5)(quartiles_ms[2]), 1) AS median_ms,
             round(max(quartiles_ms[3]), 1) AS most_p75_ms,

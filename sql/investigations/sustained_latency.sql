@@ -19,13 +19,13 @@ WITH
     usual AS
     (
         SELECT
-            object_class, host, device, metric, week,
+            object_class, host, device, metric, week, origin,
             round(exp(quantilesTDigestMerge(0.25, 0.5, 0.75)(logarithms)[2]), 3) AS median_ms
         FROM latency_baselines_stored
         WHERE (object_class, host, device, metric, week) IN (
             SELECT object_class, host, device, metric, monday FROM chosen
         )
-        GROUP BY object_class, host, device, metric, week
+        GROUP BY object_class, host, device, metric, week, origin
     )
 
 SELECT
@@ -33,18 +33,19 @@ SELECT
     chosen.device AS device,
     chosen.object_class AS object_class,
     chosen.metric AS metric,
-    origin,
+    chosen.origin AS origin,
     started_at,
     ended_at,
     dateDiff('second', started_at, ended_at) AS seconds,
     peak_ms,
     mean_ms,
     -- vmkernel names its own.
-    if(origin = 'vmkernel' OR median_ms = 0, baseline_ms, median_ms) AS baseline_ms,
+    if(chosen.origin = 'vmkernel' OR median_ms = 0, baseline_ms, median_ms) AS baseline_ms,
     samples
 FROM chosen
 LEFT JOIN usual
     ON
         chosen.object_class = usual.object_class AND chosen.host = usual.host
         AND chosen.device = usual.device AND chosen.metric = usual.metric AND chosen.monday = usual.week
+        AND if(chosen.origin = 'vcenter', 'vcenter', '') = usual.origin
 ORDER BY peak_ms DESC, started_at ASC;

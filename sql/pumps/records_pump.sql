@@ -22,7 +22,9 @@ WITH
         line_bytes Nullable(UInt32),
         run_id String,
         time_quality String,
-        truncated Bool
+        truncated Bool,
+        vm_name String,
+        vm_id String
     )') AS record
 SELECT
     record.event_time AS event_time,
@@ -45,6 +47,8 @@ SELECT
     record.run_id AS run_id,
     record.time_quality AS time_quality,
     record.truncated AS truncated,
+    record.vm_name AS vm_name,
+    record.vm_id AS vm_id,
     parseDateTime64BestEffortOrNull(record.event_time, 6, 'UTC') AS event_at,
     parseDateTime64BestEffortOrNull(record.received_at, 6, 'UTC') AS received,
     multiIf(

@@ -1,4 +1,4 @@
--- Starts the flow of esxtop samples; see records_pump.sql.
+-- Starts the flow of samples; see records_pump.sql.
 CREATE MATERIALIZED VIEW IF NOT EXISTS samples_pump TO samples AS
 WITH
     JSONExtract(raw, 'Tuple(
@@ -6,6 +6,7 @@ WITH
         received_at String,
         kind String,
         source String,
+        origin String,
         host String,
         file String,
         generation String,
@@ -39,6 +40,7 @@ SELECT
     record.received_at AS received_at,
     record.kind AS kind,
     record.source AS source,
+    record.origin AS origin,
     record.host AS host,
     record.file AS file,
     record.generation AS generation,
@@ -76,6 +78,7 @@ SELECT
         isNull(received), 'received_at is no UTC time',
         record.kind NOT IN ('line', 'progress'), 'kind is neither line nor progress',
         record.source != 'esxtop', 'source is not esxtop',
+        record.origin NOT IN ('', 'esxtop', 'vcenter'), 'origin is neither esxtop nor vcenter',
         record.kind = 'line' AND (record.object_class = '' OR record.device = ''),
         'it names no object_class or no device',
         isNull(record.offset) AND JSONHas(raw, 'offset'), 'offset is no whole number',

@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS events_reader (raw String)
 ENGINE = Kafka(stunwatch_kafka)
 SETTINGS
-    kafka_topic_list = 'events.stun,events.snapshot,events.reservation,events.latency_window,events.latency,events.unmap,events.scsi,events.path,events.quality,events.inventory,events.incident', -- noqa: LT05
+    kafka_topic_list = 'events.stun,events.snapshot,events.reservation,events.latency_window,events.latency,events.unmap,events.scsi,events.path,events.quality,events.inventory,events.task,events.incident', -- noqa: LT05
     kafka_group_name = 'clickhouse-events',
     kafka_format = 'RawBLOB',
     kafka_handle_error_mode = 'stream';

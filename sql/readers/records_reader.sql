@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS records
     run_id String,
     time_quality String,
     truncated Bool,
+    vm_name String,
+    vm_id String,
     event_at Nullable(DateTime64(6, 'UTC')),
     received Nullable(DateTime64(6, 'UTC')),
     fault String,

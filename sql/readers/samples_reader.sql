@@ -1,8 +1,8 @@
--- Reads esxi.esxtop. One row is one message, verbatim; see records_reader.sql.
+-- Reads the samples of esxtop and of vCenter. One row is one message, verbatim; see records_reader.sql.
 CREATE TABLE IF NOT EXISTS samples_reader (raw String)
 ENGINE = Kafka(stunwatch_kafka)
 SETTINGS
-    kafka_topic_list = 'esxi.esxtop',
+    kafka_topic_list = 'esxi.esxtop,esxi.vcenter',
     kafka_group_name = 'clickhouse-samples',
     kafka_format = 'RawBLOB',
     kafka_handle_error_mode = 'stream';
@@ -15,6 +15,7 @@ CREATE TABLE IF NOT EXISTS samples
     received_at String,
     kind String,
     source String,
+    origin String,
     host String,
     file String,
     generation String,

@@ -39,6 +39,11 @@ CREATE TABLE IF NOT EXISTS inventory_stored
     targets Array(String),
     other_names Array(String),
     evidence Array(String) CODEC(ZSTD(1)),
+    moid String,
+    name String,
+    cluster LowCardinality(String),
+    is_in_maintenance Nullable(Bool),
+    tags Array(String),
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )

@@ -1,5 +1,6 @@
 -- One row is what one object usually takes in one week, as quartiles of the logarithm: latency is
 -- skewed, and an incident must not move what is usual. A sample that comes twice moves them little.
+-- `origin` is empty but for vCenter's samples, as in latency_samples_stored.
 -- The sort key serves the view latency_episodes: "what is usual for this device?"
 CREATE TABLE IF NOT EXISTS latency_baselines_stored
 (
@@ -8,7 +9,8 @@ CREATE TABLE IF NOT EXISTS latency_baselines_stored
     device LowCardinality(String),
     metric LowCardinality(String),
     week Date,
-    logarithms AggregateFunction(quantilesTDigest(0.25, 0.5, 0.75), Float64)
+    logarithms AggregateFunction(quantilesTDigest(0.25, 0.5, 0.75), Float64),
+    origin LowCardinality(String)
 )
 ENGINE = AggregatingMergeTree
-ORDER BY (object_class, host, device, metric, week);
+ORDER BY (object_class, host, device, metric, week, origin);

@@ -1,6 +1,7 @@
 -- One row is what is known of one latency episode at one revision; the highest revision is it.
 -- The sort key is made of the episode's identity; it serves "when was this device slow, and for
 -- which hosts?" The host is no part of it: a later revision may name it more fully.
+-- Its first moment is, so no revision of an episode lies in another month.
 -- Equal revisions are equal events: of these the one detected first stays.
 CREATE TABLE IF NOT EXISTS latency_episodes_stored
 (
@@ -27,4 +28,7 @@ CREATE TABLE IF NOT EXISTS latency_episodes_stored
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-ORDER BY (device, event_id);
+PARTITION BY toYYYYMM(started_at)
+ORDER BY (device, event_id)
+-- As in stuns_by_time_stored: FINAL costs nothing in months that are over.
+SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

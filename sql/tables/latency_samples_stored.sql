@@ -1,4 +1,5 @@
--- One row is what esxtop measured of one object (device, adapter, path, …) at one moment.
+-- One row is what was measured of one object (device, adapter, path, …) at one moment.
+-- `origin` is empty but for vCenter's; the view names the others by their object_class.
 -- The sort key is the sample's identity; it serves "how did this device of this host behave?"
 CREATE TABLE IF NOT EXISTS latency_samples_stored
 (
@@ -31,8 +32,9 @@ CREATE TABLE IF NOT EXISTS latency_samples_stored
     line_bytes UInt32 CODEC(T64, ZSTD(1)),
     run_id LowCardinality(String),
     time_quality LowCardinality(String),
+    origin LowCardinality(String),
     first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(received_at)
 )
 ENGINE = ReplacingMergeTree(first_wins)
 PARTITION BY toYYYYMM(sampled_at)
-ORDER BY (object_class, host, device, sampled_at, offset);
+ORDER BY (object_class, host, device, sampled_at, offset, origin);

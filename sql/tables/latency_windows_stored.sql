@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS latency_windows_stored
     max_kavg_ms Nullable(Float64) CODEC(ZSTD(1)),
     commands Nullable(Float64) CODEC(ZSTD(1)),
     samples UInt64,
+    origin LowCardinality(String) DEFAULT 'esxtop',
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )

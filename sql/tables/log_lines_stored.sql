@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS log_lines_stored
     run_id LowCardinality(String),
     time_quality LowCardinality(String),
     truncated Bool,
+    vm_name LowCardinality(String),
+    vm_id LowCardinality(String),
     line_hash UInt64 MATERIALIZED cityHash64(head, message),
     first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(received_at),
     INDEX words message TYPE text(tokenizer = 'splitByNonAlpha', preprocessor = lower(message))

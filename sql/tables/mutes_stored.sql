@@ -1,6 +1,7 @@
 -- One row is one mute as it was said last: nobody is alarmed of these names until it expires or is
 -- lifted. Each of host, device and datastore that is not empty is muted for itself.
--- The sort key is its identity; there are few of them. `stunwatch incident` alone writes here.
+-- The sort key is its identity; there are few of them. `stunwatch incident` alone writes here: mutes
+-- of hosts in maintenance are in the view alone until somebody lifts them.
 CREATE TABLE IF NOT EXISTS mutes_stored
 (
     mute_id UUID,

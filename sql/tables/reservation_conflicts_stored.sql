@@ -1,6 +1,7 @@
 -- One row is what is known of one reservation conflict at one revision; the highest is the conflict.
 -- The sort key is its identity; it serves "which count-downs were there?". The host is not part of
--- it: a later revision may know its fuller name.
+-- it: a later revision may know its fuller name. The first moment is, so no revision of a conflict lies
+-- in another month.
 -- Equal revisions are equal events: of these the one detected first stays.
 CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
 (
@@ -29,4 +30,7 @@ CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-ORDER BY (dialect, event_id);
+PARTITION BY toYYYYMM(started_at)
+ORDER BY (dialect, event_id)
+-- As in stuns_by_time_stored: FINAL costs nothing in months that are over.
+SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

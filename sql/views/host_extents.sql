@@ -1,7 +1,7 @@
 -- One row is one datastore's extent on one LUN as one host saw it, from valid_from up to valid_until.
 -- What is known first is taken for true before it was said, too. A row ends where a later list of
 -- the host leaves it out, or says another datastore of the same partition. What only log lines told
--- counts where no esxcli output named the LUN's extents. `inventory` adds what kind of LUN it is.
+-- counts where neither esxcli nor vCenter named the LUN's extents. `inventory` adds what kind of LUN it is.
 CREATE OR REPLACE VIEW host_extents AS
 WITH
     items AS
@@ -20,7 +20,9 @@ WITH
             (said.event_id, said.evidence, said.detected_at, said.run_id) AS origin
         FROM inventory_stored AS said FINAL
         LEFT JOIN host_aliases AS names ON said.host = names.alias
-        WHERE said.kind = 'extent' OR (said.kind = 'listing' AND said.told_by = 'vmfs extent list')
+        WHERE said.kind = 'extent' OR (
+            said.kind = 'listing' AND said.told_by IN ('vmfs extent list', 'vcenter extents')
+        )
     ),
 
     extents AS

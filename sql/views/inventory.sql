@@ -66,7 +66,7 @@ WITH
             kind, said_by, device, observed_at,
             max(observed_at) OVER (PARTITION BY said_by) AS newest_at
         FROM items
-        WHERE told_by = 'vmkfstools -q'
+        WHERE told_by IN ('vmkfstools -q', 'vcenter raw device mappings')
     ),
 
     mappings AS

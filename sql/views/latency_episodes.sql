@@ -11,9 +11,10 @@ WITH usual AS
             device,
             metric,
             week,
+            origin,
             quantilesTDigestMerge(0.25, 0.5, 0.75)(logarithms) AS quartiles
         FROM latency_baselines_stored
-        GROUP BY object_class, host, device, metric, week
+        GROUP BY object_class, host, device, metric, week, origin
     )
 
 SELECT
@@ -50,4 +51,6 @@ LEFT JOIN usual
         AND told.host = usual.host
         AND told.device = usual.device
         AND told.metric = usual.metric
-        AND toMonday(told.started_at) = usual.week;
+        AND toMonday(told.started_at) = usual.week
+        AND if(told.origin = 'vcenter', 'vcenter', '') = usual.origin
+SETTINGS do_not_merge_across_partitions_select_final = 1;

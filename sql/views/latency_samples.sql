@@ -1,10 +1,12 @@
--- One row is what was measured of one object (device, adapter, path, …) at one moment.
+-- One row is what was measured of one object (device, adapter, path, …) at one moment; origin: who
+-- measured it. Nobody averages over different origins: their steps and their digits differ.
 CREATE OR REPLACE VIEW latency_samples AS
 SELECT
     sampled_at,
     host,
     object_class,
     device,
+    multiIf(origin != '', origin, object_class = 'datastore', 'storage_rm', 'esxtop') AS origin,
     davg_ms,
     kavg_ms,
     gavg_ms,

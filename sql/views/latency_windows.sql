@@ -1,5 +1,5 @@
--- One row is one minute of one object: its latency as esxtop measured it. Where samples came after the
--- minute had been closed, it is worked out anew from all of them.
+-- One row is one minute of one object: its latency as one origin measured it, esxtop or vcenter. Where
+-- samples came after the minute had been closed, it is worked out anew from all of them.
 CREATE OR REPLACE VIEW latency_windows AS
 SELECT
     event_id,
@@ -9,6 +9,7 @@ SELECT
     host,
     object_class,
     device,
+    origin,
     avg_davg_ms,
     p95_davg_ms,
     max_davg_ms,
@@ -30,7 +31,10 @@ WHERE (object_class, host, device, window_start) NOT IN (
 UNION ALL
 SELECT
     reinterpretAsUUID(
-        MD5(concat(host, '|', object_class, '|', device, '|', toString(window_start)))
+        MD5(concat(
+            host, '|', object_class, '|', device, '|', toString(window_start),
+            if(latency_samples_stored.origin = '', '', concat('|', latency_samples_stored.origin))
+        ))
     ) AS event_id,
     toUInt32(60) AS window_seconds,
     toDateTime64(toStartOfMinute(sampled_at), 3, 'UTC') AS window_start,
@@ -38,6 +42,7 @@ SELECT
     host,
     object_class,
     device,
+    if(latency_samples_stored.origin = '', 'esxtop', latency_samples_stored.origin) AS origin,
     avg(coalesce(davg_ms, gavg_ms)) AS avg_davg_ms,
     quantileExactInclusive(0.95)(coalesce(davg_ms, gavg_ms)) AS p95_davg_ms,
     max(coalesce(davg_ms, gavg_ms)) AS max_davg_ms,
@@ -58,4 +63,4 @@ WHERE
             touched.window_start
         FROM latency_windows_late AS touched
     )
-GROUP BY host, object_class, device, window_start;
+GROUP BY host, object_class, device, window_start, latency_samples_stored.origin;

@@ -19,5 +19,7 @@ SELECT
     line_bytes,
     run_id,
     time_quality,
-    truncated
+    truncated,
+    vm_name,
+    vm_id
 FROM log_lines_stored FINAL;

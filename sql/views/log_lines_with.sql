@@ -21,7 +21,9 @@ SELECT
     line_bytes,
     run_id,
     time_quality,
-    truncated
+    truncated,
+    vm_name,
+    vm_id
 FROM log_lines_stored
 WHERE hasAllTokens(message, lower({words:String}))
 ORDER BY event_time, received_at

@@ -21,4 +21,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM reservation_conflicts_stored FINAL;
+FROM reservation_conflicts_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -50,7 +50,7 @@ def records_of(log: Path, owner: str) -> Iterator[Record]:
 
 
 def slice_record(message: str) -> Record:
-    """A slice of esxtop's samples, as the JVM hands it to Python (jobs/detect.sql)."""
+    """A slice of esxtop's samples, as the JVM hands it to Python (jobs/samples.sql)."""
     event_time = orjson.loads(message)["last_at"].replace(" ", "T") + "Z"
     return {
         "event_time": event_time,

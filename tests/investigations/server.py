@@ -11,14 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.runtime import fetch
 from stunwatch.runtime.clickhouse import COMPONENT, administrator
 from stunwatch.schema import sql_files
 from stunwatch.settings import Settings
 from tests.end_to_end.conftest import settings_in
 
-ON_TABLES = "intakes/latency_baselines_intake.sql"
-"""The one intake that reads a table and not Kafka. The others need the whole pipeline."""
+ON_TABLES = {
+    "intakes/latency_baselines_intake.sql",
+    "intakes/latency_hours_intake.sql",
+    "intakes/stuns_by_time_intake.sql",
+}
+"""The intakes that read a table and not Kafka. The others need the whole pipeline."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Server:
 def running(home: Path) -> Iterator[Server]:
     """Start a server in a folder and on ports of its own; stop it at the end."""
     settings = settings_in(home)
+    fetch.ensure(settings, Console(stderr=True))
     process = subprocess.Popen(
         [sys.executable, "-m", "stunwatch.runtime.launch", "clickhouse"],
         env=os.environ | settings.environment(),
@@ -62,7 +70,7 @@ def running(home: Path) -> Iterator[Server]:
         admin = administrator(settings)
         admin.command("CREATE DATABASE IF NOT EXISTS stunwatch", database="default")
         for each in sql_files():
-            if each.stage in {"tables", "views"} or each.name == ON_TABLES:
+            if each.stage in {"tables", "views", "dashboards"} or each.name in ON_TABLES:
                 for statement in each.statements:
                     admin.command(statement)
         yield Server(settings, admin, as_user(settings, "reader"))

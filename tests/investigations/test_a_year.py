@@ -57,8 +57,8 @@ def fill(server: Server, table: str) -> None:
             insert,
             {"now": f"{NOW:%Y-%m-%d %H:%M:%S}.000", "first": first, "rows": rows},
             settings={
-                "min_insert_block_size_rows": "400000",
-                "min_insert_block_size_bytes": "100000000",
+                "min_insert_block_size_rows": "200000",
+                "min_insert_block_size_bytes": "50000000",
             },
         ):
             pass

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stunwatch.errors import UserError
+from stunwatch.runtime import superset
 from stunwatch.settings import LOOPBACK, ROOT, load_settings
 
 
@@ -48,3 +49,14 @@ def test_a_port_that_is_none_is_refused_by_name(text: str) -> None:
 def test_two_components_cannot_share_a_port() -> None:
     with pytest.raises(UserError, match=r"KAFKA_PORT and .*FLINK_REST_PORT are both 18081"):
         load_settings({"STUNWATCH_KAFKA_PORT": "18081"})
+
+
+def test_superset_is_left_out_where_the_environment_or_up_says_so(tmp_path: Path) -> None:
+    assert superset.is_wanted(load_settings({"STUNWATCH_HOME": str(tmp_path)}))
+    asked = {"STUNWATCH_HOME": str(tmp_path), "STUNWATCH_SUPERSET": "false"}
+    assert not superset.is_wanted(load_settings(asked))
+    with pytest.raises(UserError, match="STUNWATCH_SUPERSET is 'perhaps'"):
+        load_settings({"STUNWATCH_SUPERSET": "perhaps"})
+    settings = load_settings({"STUNWATCH_HOME": str(tmp_path)})
+    superset.without(settings).touch()
+    assert not superset.is_wanted(settings)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import configparser
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stunwatch.errors import UserError
-from stunwatch.runtime import supervision
+from stunwatch.runtime import collectors, supervision
 from stunwatch.runtime.components import COMPONENTS
-from stunwatch.settings import Settings, load_settings
+from stunwatch.settings import ROOT, Settings, load_settings
 
 
 def parsed(settings: Settings) -> configparser.RawConfigParser:
@@ -68,3 +70,54 @@ def test_nothing_depends_on_what_starts_later() -> None:
     for each in COMPONENTS:
         assert started.issuperset(each.after)
         started.add(each.name)
+
+
+def test_collectors_run_only_where_up_was_asked_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(load_settings({}), home=tmp_path)
+    monkeypatch.setenv("STUNWATCH_VCENTER", "vcenter.lab.example")
+    monkeypatch.setenv("STUNWATCH_VCENTER_PASSWORD", "sesame")
+    wanted = [each.name for each in COMPONENTS if each.is_wanted(settings)]
+    assert not [name for name in wanted if name.startswith("collect")]
+    assert "vcenter.lab.example" not in supervision.configuration(settings, COMPONENTS)
+    collectors.switch(settings).touch()
+    wanted = [each.name for each in COMPONENTS if each.is_wanted(settings)]
+    assert wanted[-3:] == ["collect-vmlogs", "collect-latency", "collect-inventory"]
+    text = supervision.configuration(settings, COMPONENTS)
+    assert "vcenter.lab.example" in text
+    assert "sesame" not in text
+
+
+def test_collecting_needs_a_vcenter(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.startswith("STUNWATCH_VCENTER")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(UserError, match="STUNWATCH_VCENTER"):
+        collectors.require_vcenter()
+
+
+def test_containers_collect_what_local_mode_collects() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for each in collectors.COMPONENTS:
+        assert services[each.name]["command"] == [each.name]
+        assert services[each.name]["profiles"] == ["collect"]
+
+
+def test_kubernetes_collects_what_local_mode_collects() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    objects = list(yaml.safe_load_all((ROOT / "infra/k8s/base/collectors.yaml").read_text()))
+    settings = next(each["data"] for each in objects if each["kind"] == "ConfigMap")
+    known = {*compose["x-project"]["environment"], *collectors.TOLD_BY}
+    assert settings.keys() <= known
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in objects
+        if each["kind"] == "Deployment"
+    }
+    assert pods.keys() == {each.name for each in collectors.COMPONENTS}
+    for name, pod in pods.items():
+        [container] = pod["containers"]
+        assert container["args"] == [name]
+        assert container["image"] == compose["x-project"]["image"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]

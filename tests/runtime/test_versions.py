@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
-from stunwatch.runtime import flink, kafka
+from stunwatch.runtime import flink, kafka, superset
 from stunwatch.settings import ROOT, load_settings, versions
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -18,10 +19,12 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 MAVEN = {"": "http://maven.apache.org/POM/4.0.0"}
 
 TOPICS = [
-    *("esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.backfill", "esxi.late"),
+    *("esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.vcenter", "esxi.backfill"),
+    "esxi.late",
     *("esxi.rejected", "events.stun", "events.snapshot", "events.reservation"),
     *("events.latency_window", "events.latency", "events.unmap", "events.scsi", "events.path"),
-    *("events.quality", "events.inventory", "events.incident"),
+    *("events.quality", "events.inventory", "events.task", "events.incident"),
+    "collect.positions",
 ]
 
 
@@ -56,6 +59,11 @@ def test_every_jar_is_pinned_by_its_digest(component: Any) -> None:
         assert f"  {name}-{version}.jar\n" in pinned
 
 
+def test_the_simulated_vcenter_is_that_of_versions_toml() -> None:
+    pinned = (ROOT / "infra/vcsim/go.mod").read_text()
+    assert f"github.com/vmware/govmomi v{versions()['vcsim']['govmomi']}\n" in pinned
+
+
 def test_pyproject_agrees() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"apache-flink=={versions()['flink']['version']}" in project["dependencies"]
@@ -74,17 +82,37 @@ def test_containers_run_the_same_versions() -> None:
         assert versions()[component]["image"].endswith(f":{versions()[component]['version']}")
     package = versions()["clickhouse"]["package_version"]
     assert package.startswith(versions()["clickhouse"]["image"].partition(":")[2] + ".")
+    assert SERVICES["superset"]["image"] == versions()["superset"]["image"]
+    assert versions()["superset"]["image"].endswith(f":{versions()['superset']['version']}")
     flink_version = versions()["flink"]["version"]
     assert SERVICES["jobmanager"]["image"] == f"stunwatch/flink:{flink_version}"
 
 
-def test_the_flink_image_has_the_same_python_java_and_uv() -> None:
-    dockerfile = (flink.CONFIG / "Dockerfile").read_text()
+@pytest.mark.parametrize("component", [flink.CONFIG, superset.CONFIG])
+def test_an_image_has_the_same_python_and_uv(component: Path) -> None:
+    dockerfile = (component / "Dockerfile").read_text()
     assert f"FROM python:{versions()['python']}-" in dockerfile
-    assert f"openjdk-{versions()['java']}-jre" in dockerfile
     uv = re.search(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text())
     assert uv is not None
     assert f"uv=={uv[1]} " in dockerfile
+
+
+def test_the_flink_image_has_the_same_java() -> None:
+    dockerfile = (flink.CONFIG / "Dockerfile").read_text()
+    assert f"openjdk-{versions()['java']}-jre" in dockerfile
+
+
+def test_supersets_lock_agrees() -> None:
+    wanted = versions()["superset"]["version"]
+    project = tomllib.loads((superset.CONFIG / "pyproject.toml").read_text())["project"]
+    assert f"apache-superset=={wanted}" in project["dependencies"]
+    packages = tomllib.loads((superset.CONFIG / "uv.lock").read_text())["package"]
+    locked = {each["name"]: each for each in packages}
+    assert locked["apache-superset"]["version"] == wanted
+    ours = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    [registry] = {each["source"].get("registry") for each in ours} - {None}
+    others = [each["source"] for each in packages if each["source"] != {"registry": registry}]
+    assert others == [{"virtual": "."}]
 
 
 def test_containers_publish_local_modes_ports_on_loopback_alone() -> None:

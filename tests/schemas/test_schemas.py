@@ -41,6 +41,7 @@ PARSED_IN = {
     "reservation_conflict.v1": "intakes/reservation_conflicts_intake",
     "snapshot_operation.v1": "intakes/snapshot_operations_intake",
     "stun.v1": "intakes/stuns_intake",
+    "task.v1": "intakes/tasks_intake",
     "path_event.v1": "intakes/path_events_intake",
     "quality_event.v1": "intakes/quality_events_intake",
     "scsi_error.v1": "intakes/scsi_errors_intake",

@@ -1,7 +1,8 @@
 """Latency episodes of one host's devices.
 
-What esxtop measures comes in slices of ten seconds that the JVM has counted (jobs/detect.sql): how
-many samples, how many of them above the threshold (slow) and above the closing threshold (warm).
+What esxtop or vCenter measures comes in slices of ten seconds that the JVM has counted
+(jobs/samples.sql): how many samples, how many of them above the threshold (slow) and above the
+closing threshold (warm).
 A line of Storage I/O Control is a slice of one sample. Slow slices make a chain; it goes on while
 warm ones follow soon, and ends when slices say that none does. Silence ends nothing: a file may
 simply stop.
@@ -297,7 +298,7 @@ def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, Slice]]:
 
 
 def _is_above(latency_ms: float, limit_ms: float, commands: float) -> bool:
-    """Whether so many commands a second are slow; jobs/detect.sql asks the same of esxtop's."""
+    """Whether so many commands a second are slow; jobs/samples.sql asks the same."""
     if latency_ms <= limit_ms:
         return False
     waiting = commands * (latency_ms / limit_ms - 1)
@@ -309,12 +310,13 @@ def _is_above(latency_ms: float, limit_ms: float, commands: float) -> bool:
 
 def _read_slice(host: str, told: dict[str, Any]) -> Iterator[tuple[Series, Slice]]:
     end_us = _microseconds(told["slice_end"])
+    origin = told.get("origin", "esxtop")
     for metric, prefix, limit_ms in (
         (told["metric"], "", told["limit_ms"]),
         ("kavg", "kavg_", _LIMITS["kavg_ms"]),
     ):
         yield (
-            Series(host, told["object_class"], told["device"], metric, "esxtop"),
+            Series(host, told["object_class"], told["device"], metric, origin),
             Slice(
                 end_us=end_us,
                 samples=told["samples"],

@@ -85,6 +85,34 @@ def add(
     changed_at = moment(at) if at else datetime.now(UTC)
     if changed_at > datetime.now(UTC):
         raise UserError(f"--at {at} lies in the future; note a change once it was made.")
+    change_id, when = note(
+        load_settings(),
+        kind=kind,
+        title=title,
+        changed_at=changed_at,
+        host=host,
+        device=device,
+        datastore=datastore,
+    )
+    console = Console(stderr=True, highlight=False)
+    console.print(f"noted: {title} ({kind}) at {when} UTC", soft_wrap=True)
+    console.print(
+        f"whether it helped: stunwatch sql before_and_after_change --param change={change_id}",
+        soft_wrap=True,
+    )
+
+
+def note(
+    settings: Settings,
+    *,
+    kind: str,
+    title: str,
+    changed_at: datetime,
+    host: str = "",
+    device: str = "",
+    datastore: str = "",
+) -> tuple[str, str]:
+    """Store a change; return its id and its time as it is stored. Twice the same is one."""
     when = f"{changed_at:%Y-%m-%d %H:%M:%S}.{changed_at.microsecond // 1000:03}"
     change_id = event_id("changes", when, kind, title, host, device, datastore)
     row = {
@@ -96,13 +124,8 @@ def add(
         "device": device,
         "datastore": datastore,
     }
-    _insert(load_settings(), row)
-    console = Console(stderr=True, highlight=False)
-    console.print(f"noted: {title} ({kind}) at {when} UTC", soft_wrap=True)
-    console.print(
-        f"whether it helped: stunwatch sql before_and_after_change --param change={change_id}",
-        soft_wrap=True,
-    )
+    _insert(settings, row)
+    return change_id, when
 
 
 @change.command("list")

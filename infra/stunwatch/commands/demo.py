@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -10,10 +11,12 @@ from rich.table import Table
 
 from ingest.replay import Options, plan
 from stunwatch.clickhouse import as_user
-from stunwatch.commands import replay
+from stunwatch.commands import change, replay
 from stunwatch.commands.up import up
 from stunwatch.investigations import investigations
+from stunwatch.runtime import superset
 from stunwatch.settings import load_settings
+from stunwatch.times import moment
 
 INCIDENT = Path(__file__).parents[1] / "demo" / "incident"
 """Written for the project in the syntax of ESXi 5.0 and 8: snapshot removals stun a VM."""
@@ -22,6 +25,14 @@ WORST_VM = "sql01"
 """The VM of the incident whose snapshot removals stun it."""
 
 FIXED_AT = "2012-05-01 00:00:00"
+
+FIX: dict[str, Any] = {
+    "kind": "capacity",
+    "title": "Space freed in the array's pool",
+    "changed_at": moment(FIXED_AT),
+    "datastore": "eql-pool-1",
+}
+"""The change after which the VM's snapshots were removed in seconds."""
 
 _WORST = """
     SELECT verdict, arrayMap(each -> concat(each.step, ', for ', each.because), next_steps)
@@ -44,6 +55,7 @@ def demo() -> None:
     console.print(outcome.summary, highlight=False)
     if outcome.missing:
         raise typer.Exit(replay.EXIT_INCOMPLETE)
+    change.note(settings, **FIX)
     reader = as_user(settings, "reader")
     longest = investigations()["longest_stuns"]
     rows = reader.rows(longest.query, longest.parameters({"vm": WORST_VM}))
@@ -55,6 +67,8 @@ def demo() -> None:
         console.print(f"\nThe worst of it in a sentence:\n  {verdict}\nWhat to do:", markup=False)
         for number, step in enumerate(next_steps, 1):
             console.print(f"  {number}. {step}", highlight=False, markup=False)
+    if superset.is_wanted(settings):
+        console.print(f"\n{superset.how_to_enter(settings)}", highlight=False, soft_wrap=True)
     console.print(
         "Next:\n"
         f'  .venv/bin/stunwatch sql stuns_before_and_after --param "at={FIXED_AT}"\n'

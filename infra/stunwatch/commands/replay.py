@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import orjson
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -38,7 +37,7 @@ from stunwatch.history import HistoryJob, wait_until_read
 from stunwatch.kafka import Kafka
 from stunwatch.runtime.intake import why_intake_is_stopped
 from stunwatch.settings import Settings, load_settings
-from stunwatch.shipping import Batch, Shipper
+from stunwatch.shipping import Shipper, by_topic
 
 EXIT_INCOMPLETE = 1
 """Some lines are neither stored nor rejected, or some files could not be read."""
@@ -184,7 +183,7 @@ def run(
             reading = reading_of(file, run_id, options, uptimes)
             for messages in reading:
                 times.look(messages)
-                for topic, batch in _batches(messages):
+                for topic, batch in by_topic(messages):
                     shipper.send(topic, batch)
                 show.at(shipped_bytes + reading.consumed_bytes)
             shipped_bytes += file.size_bytes
@@ -230,18 +229,6 @@ class _Times:
         if not self._first:
             return 0, 0
         return epoch_microseconds(self._first), epoch_microseconds(self._last)
-
-
-def _batches(messages: list[Message]) -> list[tuple[str, Batch]]:
-    """The messages as Kafka takes them, by topic."""
-    by_topic: dict[str, Batch] = {}
-    dumps = orjson.dumps
-    for topic, key, record in messages:
-        batch = by_topic.get(topic)
-        if batch is None:
-            batch = by_topic[topic] = []
-        batch.append({"key": key.encode(), "value": dumps(record)})
-    return list(by_topic.items())
 
 
 def count(clickhouse: ClickHouse, files: list[tuple[str, str, int, int]], outcome: Outcome) -> None:

@@ -33,10 +33,12 @@ def status(
 
     from rich.console import Console  # noqa: PLC0415
 
+    from stunwatch.runtime import superset  # noqa: PLC0415
     from stunwatch.runtime.health import examine  # noqa: PLC0415
     from stunwatch.settings import load_settings  # noqa: PLC0415
 
-    health = examine(load_settings())
+    settings = load_settings()
+    health = examine(settings)
     if as_json:
         typer.echo(json.dumps(health.as_json()))
     else:
@@ -44,6 +46,8 @@ def status(
         console.print(_components(health))
         if health.topics:
             console.print(_topics(health))
+        if health.is_running and superset.is_wanted(settings):
+            console.print(superset.how_to_enter(settings), highlight=False, soft_wrap=True)
         if health.intake:
             console.print(f"[red]{health.intake}", highlight=False)
     if not health.is_running:

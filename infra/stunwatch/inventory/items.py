@@ -68,6 +68,11 @@ class Item:
     targets: list[str] = field(default_factory=list)
     other_names: list[str] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
+    moid: str = ""
+    name: str = ""
+    cluster: str = ""
+    is_in_maintenance: bool | None = None
+    tags: list[str] = field(default_factory=list)
 
 
 def host_named_in(outputs: Iterable[Output]) -> str | None:
@@ -90,7 +95,7 @@ def items_of(
     `observed_at_us` is when the outputs were taken, microseconds since 1970; `given_name` is what
     the user calls the host, where it calls itself more fully.
     """
-    maker = _Maker(host, timestamp(observed_at_us), run_id)
+    maker = _OutputMaker(host, timestamp(observed_at_us), run_id)
     made: dict[str, Item] = {}
     if given_name not in (None, host):
         alias = maker.item("host_alias", "user", alias=given_name)
@@ -102,33 +107,14 @@ def items_of(
         yield asdict(item)
 
 
-class _Maker:
+class Maker:
+    """Makes the items of one host and time."""
+
     def __init__(self, host: str, observed_at: str, run_id: str) -> None:
+        """`observed_at` is UTC with six digits."""
         self._host = host
         self._observed_at = observed_at
         self._run_id = run_id
-
-    def items(self, output: Output) -> Iterator[Item]:
-        """What one output says."""
-        if output.command in COMPLETE:
-            yield self.item("listing", output.command)
-        match output.command:
-            case "vmfs extent list":
-                yield from map(self._extent, output.entries)
-            case "vmkfstools -q":
-                yield from map(self._raw_device_mapping, output.entries)
-            case "vm process list":
-                yield from self._virtual_machines(output.entries)
-            case "core path list":
-                yield from self._paths(output.entries)
-            case "system hostname get" | "system uuid get" | "network ip interface ipv4 get":
-                for alias in _names(output):
-                    if alias != self._host:
-                        yield self.item("host_alias", output.command, alias=alias)
-            case _:
-                for entry in output.entries:
-                    if _DEVICE.fullmatch(entry["device"]):
-                        yield self._device(output.command, entry)
 
     def item(self, kind: str, told_by: str, **said: Any) -> Item:
         """An item of this host and time, with its identity."""
@@ -153,6 +139,30 @@ class _Maker:
             revision=revision,
             run_id=self._run_id,
         )
+
+
+class _OutputMaker(Maker):
+    def items(self, output: Output) -> Iterator[Item]:
+        """What one output says."""
+        if output.command in COMPLETE:
+            yield self.item("listing", output.command)
+        match output.command:
+            case "vmfs extent list":
+                yield from map(self._extent, output.entries)
+            case "vmkfstools -q":
+                yield from map(self._raw_device_mapping, output.entries)
+            case "vm process list":
+                yield from self._virtual_machines(output.entries)
+            case "core path list":
+                yield from self._paths(output.entries)
+            case "system hostname get" | "system uuid get" | "network ip interface ipv4 get":
+                for alias in _names(output):
+                    if alias != self._host:
+                        yield self.item("host_alias", output.command, alias=alias)
+            case _:
+                for entry in output.entries:
+                    if _DEVICE.fullmatch(entry["device"]):
+                        yield self._device(output.command, entry)
 
     def _extent(self, entry: Entry) -> Item:
         return self.item(

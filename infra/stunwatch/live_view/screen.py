@@ -26,6 +26,7 @@ SOURCES = {
     "esxi.syslog": "syslog",
     "esxi.vmware_log": "vmware.log",
     "esxi.esxtop": "esxtop",
+    "esxi.vcenter": "vcenter",
     "esxi.backfill": "replay",
 }
 """What comes in, by topic."""

@@ -16,8 +16,10 @@ from stunwatch.settings import LOOPBACK, Settings, versions
 TOOLS = {
     "mvn": ("Maven", "maven"),
     "npm": ("npm", "npm"),
+    "go": ("Go", "the development dependencies (`uv sync` does)"),
+    "uv": ("uv", "it with pip, or call `make up`"),
 }
-"""Command → its name, and the Debian package that brings it."""
+"""Command → its name, and what to install for it."""
 
 MIB = 1 << 20
 
@@ -52,7 +54,7 @@ def require_java() -> None:
 def require_tool(command: str) -> None:
     """Raise UserError unless a command that downloads need is on the PATH."""
     if shutil.which(command) is None:
-        name, package = TOOLS[command]
+        name, package = TOOLS[Path(command).name]
         raise UserError(f"{name} is missing (no {command!r} on the PATH): install {package}.")
 
 

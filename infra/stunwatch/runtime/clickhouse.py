@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import platform
-import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
 from stunwatch.runtime.component import Component, Launch
+from stunwatch.runtime.passwords import made_once
 from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
 
 CONFIG = ROOT / "infra" / "clickhouse"
@@ -53,14 +53,7 @@ def password(settings: Settings, user: str) -> str:
     """
     if given := os.environ.get(f"STUNWATCH_CLICKHOUSE_{user.upper()}_PASSWORD"):
         return given
-    path = settings.secrets / user
-    if not path.exists():
-        settings.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_text(secrets.token_urlsafe(24) + "\n")
-        draft.rename(path)
-    return path.read_text().strip()
+    return made_once(settings.secrets / user)
 
 
 def administrator(settings: Settings) -> ClickHouse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stunwatch.runtime import alerts, clickhouse, flink, kafka, keeper
+from stunwatch.runtime import alerts, clickhouse, collectors, flink, kafka, keeper, superset
 from stunwatch.runtime.component import Component
 
 COMPONENTS: tuple[Component, ...] = (
@@ -12,5 +12,7 @@ COMPONENTS: tuple[Component, ...] = (
     flink.TASKMANAGER,
     keeper.COMPONENT,
     alerts.COMPONENT,
+    superset.COMPONENT,
+    *collectors.COMPONENTS,
 )
 BY_NAME = {each.name: each for each in COMPONENTS}

@@ -13,8 +13,8 @@ from stunwatch.errors import UserError
 from stunwatch.runtime import checks, clickhouse, supervision
 from stunwatch.settings import Settings, versions
 
-MEMORY_MB = 4096
-FETCH_MB = 1200
+MEMORY_MB = 5120
+FETCH_MB = 2700
 """What fetching everything needs at most while it is done."""
 
 RECEIVE_BUFFER_BYTES = 8 << 20

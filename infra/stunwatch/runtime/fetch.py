@@ -13,9 +13,10 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,10 +26,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stunwatch.errors import UserError
-from stunwatch.runtime import checks, clickhouse, flink, kafka
+from stunwatch.runtime import checks, clickhouse, flink, kafka, superset
 from stunwatch.settings import ROOT, Settings, versions
 
 PREFILTER = ROOT / "flink-jobs" / "prefilter"
+VCSIM = ROOT / "infra" / "vcsim"
+GO = str(Path(sys.executable).with_name("go"))
 PARTIAL = ".partial-"
 MAVEN = ("--batch-mode", "--quiet", "--no-transfer-progress", "--strict-checksums")
 
@@ -63,6 +66,28 @@ def ensure(settings: Settings, console: Console) -> None:
         link_flink(settings)
 
 
+def ensure_vcsim(settings: Settings, console: Console) -> Path:
+    """Build the vCenter of the tests where it is missing or older than its sources; return it.
+
+    Raises:
+        UserError: Go is missing, it does not compile, or a module differs from its checksum.
+    """
+    binary = settings.build / "vcsim"
+    wanted = Fetch(
+        "the tests' vCenter (govmomi's simulator, compiled here)",
+        GO,
+        500,
+        lambda: _is_newer(binary, VCSIM.iterdir()),
+        build_vcsim,
+        lambda folder: (folder / binary.name).replace(binary),
+    )
+    settings.build.mkdir(parents=True, exist_ok=True)
+    with _alone(settings.build / "fetch.lock"):
+        if not wanted.is_there():
+            _fetch(settings, [wanted], console)
+    return binary
+
+
 def fetches(settings: Settings) -> list[Fetch]:
     """List everything that `build/` must hold for these settings."""
     kafka_jars, flink_jars = kafka.jars(settings), flink.jars(settings)
@@ -89,7 +114,9 @@ def fetches(settings: Settings) -> list[Fetch]:
             "the prefilter (compiled here)",
             "mvn",
             20,
-            lambda: _is_newer(prefilter, PREFILTER),
+            lambda: _is_newer(
+                prefilter, [PREFILTER / "pom.xml", *PREFILTER.rglob("src/**/*.java")]
+            ),
             build_prefilter,
             lambda folder: _replace_jars(folder, flink_jars, prefilter.name),
         ),
@@ -104,6 +131,17 @@ def fetches(settings: Settings) -> list[Fetch]:
                 library.exists,
                 clickhouse_library,
                 lambda folder: folder.rename(library.parent),
+            )
+        )
+    if superset.is_wanted(settings):
+        wanted.append(
+            Fetch(
+                "Apache Superset (158 packages, unpacked 700 MB)",
+                superset.uv(settings),
+                1500,
+                lambda: superset.is_installed(settings),
+                lambda folder: superset.install(settings, folder),
+                lambda folder: superset.replace(settings, folder),
             )
         )
     return wanted
@@ -159,6 +197,15 @@ def build_prefilter(folder: Path) -> None:
     shutil.copy(PREFILTER / "target" / "stunwatch-prefilter.jar", folder)
 
 
+def build_vcsim(folder: Path) -> None:
+    """Compile the tests' vCenter into `folder`, from modules that go.sum pins.
+
+    Raises:
+        UserError: it does not compile, or a module is not the one that was pinned.
+    """
+    _run([GO, "build", "-trimpath", "-mod=readonly", "-o", str(folder), "."], directory=VCSIM)
+
+
 def link_flink(settings: Settings) -> None:
     """Link Flink's own jars beside the others: one folder is the whole class path."""
     folder = flink.jars(settings)
@@ -178,7 +225,8 @@ def link_flink(settings: Settings) -> None:
 
 
 def _fetch(settings: Settings, missing: list[Fetch], console: Console) -> None:
-    checks.require_java()
+    if any(each.tool == "mvn" for each in missing):
+        checks.require_java()
     for tool in sorted({each.tool for each in missing}):
         checks.require_tool(tool)
     checks.require_disk(
@@ -217,11 +265,10 @@ def _replace_jars(source: Path, target: Path, older: str) -> None:
         each.rename(target / each.name)
 
 
-def _is_newer(built: Path, sources: Path) -> bool:
+def _is_newer(built: Path, sources: Iterable[Path]) -> bool:
     if not built.exists():
         return False
-    inputs = [sources / "pom.xml", *sources.rglob("src/**/*.java")]
-    return built.stat().st_mtime >= max(each.stat().st_mtime for each in inputs)
+    return built.stat().st_mtime >= max(each.stat().st_mtime for each in sources)
 
 
 def _run(command: list[str], directory: Path = ROOT) -> None:

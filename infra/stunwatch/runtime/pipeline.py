@@ -10,32 +10,63 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from stunwatch import schema
+from stunwatch import dashboards, schema
 from stunwatch.errors import UserError
-from stunwatch.runtime import checks, clickhouse, fetch, flink, intake, kafka, keeper, supervision
+from stunwatch.runtime import (
+    checks,
+    clickhouse,
+    collectors,
+    fetch,
+    flink,
+    intake,
+    kafka,
+    keeper,
+    superset,
+    supervision,
+)
 from stunwatch.runtime.components import COMPONENTS
 from stunwatch.runtime.processes import end, processes
 from stunwatch.runtime.supervision import Supervisor
 from stunwatch.settings import Settings
 
-READY_SECONDS = 120
+READY_SECONDS = 180
 """A component that is not healthy by then has a reason that waiting does not remove."""
 
 STARTS = 3
 """A component that was started more often than this and is still not healthy never will be."""
 
 
-def up(settings: Settings, console: Console) -> None:
+def up(
+    settings: Settings,
+    console: Console,
+    *,
+    with_superset: bool = True,
+    with_collectors: bool = False,
+) -> None:
     """Fetch what is missing, start what does not run, and return when all of it is healthy.
 
     Raises:
         UserError: something is missing on this machine, or a component does not become healthy.
     """
     settings.make_folders()
+    if with_collectors:
+        collectors.require_vcenter()
     with _alone(settings):
+        if with_collectors:
+            collectors.switch(settings).touch()
+        else:
+            collectors.switch(settings).unlink(missing_ok=True)
+        if with_superset:
+            superset.without(settings).unlink(missing_ok=True)
+        else:
+            superset.without(settings).touch()
+        supervisor = supervision.connect(settings)
+        if supervisor is None:
+            # Said before anything is downloaded.
+            checks.require_java()
+            checks.require_disk(settings.home, settings.min_free_mb, "for intake")
         fetch.ensure(settings, console)
         text = supervision.configuration(settings, COMPONENTS)
-        supervisor = supervision.connect(settings)
         if supervisor and supervision.configuration_path(settings).read_text() != text:
             console.print("The settings have changed: starting anew.")
             _stop(settings, supervisor, console)
@@ -44,8 +75,6 @@ def up(settings: Settings, console: Console) -> None:
             raise UserError(reason)
         if supervisor is None:
             _sweep(settings)
-            checks.require_java()
-            checks.require_disk(settings.home, settings.min_free_mb, "for intake")
             checks.require_ports(settings)
             flink.clear_scratch(settings)
             for stale in (intake.flag(settings), keeper.alive(settings), keeper.rates(settings)):
@@ -71,9 +100,12 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
         ({"kafka"}, kafka.apply_topics),
         ({"kafka", "clickhouse"}, lambda each: schema.apply(clickhouse.administrator(each))),
+        ({"kafka", "clickhouse", "superset"}, dashboards.apply_if_changed),
     ]
     states = supervisor.states()
     started = {name for name, each in states.items() if each["statename"] == "RUNNING"}
+    for unwanted in started - {each.name for each in wanted}:
+        supervisor.stop(unwanted)
     already = set(started)
     ready: set[str] = set()
     ailments: dict[str, str] = {}
@@ -95,7 +127,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                     steps.remove(step)
                 if each.name not in already:
                     seconds = time.monotonic() - began
-                    console.print(f"[green]✓[/] {each.name:<12}{seconds:6.1f} s", highlight=False)
+                    console.print(f"[green]✓[/] {each.name:<18}{seconds:6.1f} s", highlight=False)
             waiting = [each.name for each in wanted if each.name not in ready]
             if not waiting:
                 return

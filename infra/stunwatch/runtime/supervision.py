@@ -15,6 +15,7 @@ from typing import Any
 from xml.parsers.expat import ExpatError
 
 from stunwatch.errors import UserError
+from stunwatch.runtime import collectors
 from stunwatch.runtime.component import Component
 from stunwatch.runtime.processes import MARK, is_alive
 from stunwatch.settings import ROOT, Settings
@@ -28,6 +29,9 @@ CONFIGURED_BY = (
     "infra/clickhouse/config.xml",
     "infra/clickhouse/users.xml",
     "infra/flink/config.yaml",
+    "infra/superset/gunicorn.conf.py",
+    "infra/superset/provision.py",
+    "infra/superset/superset_config.py",
 )
 """A running pipeline is restarted by `up` when one of these has changed."""
 
@@ -35,10 +39,8 @@ CONFIGURED_BY = (
 def configuration(settings: Settings, components: Sequence[Component]) -> str:
     """Render supervisord's configuration. It listens on a Unix socket and nowhere else."""
     fingerprint = hashlib.sha256(b"\0".join((ROOT / name).read_bytes() for name in CONFIGURED_BY))
-    environment = ",".join(
-        f"{name}={_quoted(value)}"
-        for name, value in (settings.environment() | {MARK: "supervisord"}).items()
-    )
+    told = settings.environment() | collectors.environment(settings) | {MARK: "supervisord"}
+    environment = ",".join(f"{name}={_quoted(value)}" for name, value in told.items())
     sections = [
         f"; made by `stunwatch up` from {fingerprint.hexdigest()[:16]}",
         "[unix_http_server]",

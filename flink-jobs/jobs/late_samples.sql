@@ -1,0 +1,16 @@
+-- What is live can be late. Read by jobs/detect.py after samples.sql, once for each origin; history
+-- has no watermark.
+
+-- Samples whose minute was closed already: ClickHouse works these minutes out anew.
+CREATE TEMPORARY VIEW ${origin}_late_samples AS
+SELECT
+  `owner`,
+  JSON_OBJECT(
+    'event_time' VALUE CONCAT(REPLACE(CAST(`sampled_at` AS STRING), ' ', 'T'), 'Z'),
+    'host' VALUE `host`,
+    'object_class' VALUE `object_class`,
+    'device' VALUE `device`,
+    'run_id' VALUE `run_id`
+  ) AS `event`
+FROM ${origin}_measured
+WHERE FLOOR(`sampled_at` TO MINUTE) + INTERVAL '1' MINUTE <= CURRENT_WATERMARK(`sampled_at`);

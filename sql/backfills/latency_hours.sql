@@ -1,0 +1,15 @@
+-- Hours of minutes that were stored before latency_hours was; once more they are the same maxima.
+INSERT INTO latency_hours_stored
+    (object_class, host, device, hour, worst_davg_ms, peak_davg_ms, worst_kavg_ms, origin)
+SELECT
+    object_class,
+    host,
+    device,
+    toDateTime(toStartOfHour(window_start), 'UTC') AS hour,
+    max(avg_davg_ms) AS worst_davg_ms,
+    max(max_davg_ms) AS peak_davg_ms,
+    max(avg_kavg_ms) AS worst_kavg_ms,
+    if(origin = 'esxtop', '', origin) AS origin
+FROM latency_windows_stored
+WHERE NOT is_deleted
+GROUP BY object_class, host, device, hour, origin;

@@ -1,0 +1,16 @@
+-- Every stun again, where it is found by its time.
+CREATE MATERIALIZED VIEW IF NOT EXISTS stuns_by_time_intake TO stuns_by_time_stored AS
+SELECT
+    event_id,
+    version,
+    is_deleted,
+    run_id,
+    host,
+    vm,
+    datastore,
+    ended_at,
+    duration_us,
+    cause,
+    severity,
+    evidence
+FROM stuns_stored;

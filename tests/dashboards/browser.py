@@ -1,0 +1,134 @@
+"""A real browser that looks at dashboards: Debian's chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Response, ViewportSize, sync_playwright
+
+from stunwatch.runtime import superset
+from stunwatch.settings import Settings
+
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+TALL = ViewportSize(width=1600, height=2600)
+"""Charts below the window are not drawn before somebody scrolls there."""
+
+SCREEN = ViewportSize(width=1920, height=1080)
+
+IS_DRAWN = """() => {
+    const charts = [...document.querySelectorAll('.dashboard-component-chart-holder')]
+        .filter(each => each.querySelector('.dashboard-chart, [data-test=chart-grid-component]'))
+        .filter(each => each.getBoundingClientRect().top < window.innerHeight);
+    const isDone = each => each.querySelector('.slice_container, [role=alert]')
+        || each.innerText.includes('No results');
+    const isWaiting = each => each.querySelector('[data-test=loading-indicator]');
+    return charts.length > 0 && charts.every(isDone) && !charts.some(isWaiting);
+}"""
+"""All that the window shows."""
+
+NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
+
+
+@dataclass
+class Dashboard:
+    """A dashboard as it stands on the screen."""
+
+    page: Page
+    seconds: float
+    failures: list[str] = field(default_factory=list)
+    """What the server answered to a chart's question, where it was no answer."""
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    """What it answered to the others: `colnames`, `rowcount` and more."""
+
+    def titles(self) -> set[str]:
+        """The titles of all charts."""
+        return {each.strip() for each in self.page.locator(".header-title").all_inner_texts()}
+
+    def alerts(self) -> list[str]:
+        """What a chart shows instead of itself when something is wrong."""
+        return self.page.locator("[role=alert]").all_inner_texts()
+
+    def number(self, title: str) -> str:
+        """What the big tile of this title shows."""
+        return self._chart(title).locator(".header-line").inner_text().strip()
+
+    def table(self, title: str) -> list[dict[str, str]]:
+        """The rows of the table of this title, by column."""
+        # A header that stays in sight while the rows are scrolled is a table of its own.
+        tables = self._chart(title).locator("table")
+        header = [each.strip() for each in tables.first.locator("thead th").all_inner_texts()]
+        found = []
+        for row in tables.last.locator("tbody tr").all():
+            cells = [each.strip() for each in row.locator("td").all_inner_texts()]
+            found.append(dict(zip(header, cells, strict=True)))
+        return found
+
+    def _chart(self, title: str):  # type: ignore[no-untyped-def]
+        return self.page.locator(".dashboard-component-chart-holder").filter(
+            has=self.page.locator(".header-title", has_text=re.compile(f"^{re.escape(title)}$"))
+        )
+
+
+@contextmanager
+def looking(
+    settings: Settings, user: str, password: str, window: ViewportSize = TALL
+) -> Iterator[Page]:
+    """Open a browser that has logged in."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("There is no chromium: `apt-get install chromium` brings it.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = browser.new_page(viewport=window)
+        # A form that is filled before its scripts run forgets what was typed.
+        page.goto(f"{superset.address(settings)}/login/", wait_until="networkidle")
+        page.fill("#username", user)
+        page.fill("#password", password)
+        page.keyboard.press("Enter")
+        page.wait_for_url(lambda url: "/login" not in url)
+        yield page
+        browser.close()
+
+
+def open_dashboard(
+    page: Page, settings: Settings, slug: str, query: str = "", tab: str = ""
+) -> Dashboard:
+    """Open a dashboard and return when all of it that the window shows is drawn."""
+    told: list[Response] = []
+
+    def note(response: Response) -> None:
+        if "/api/v1/chart/data" in response.url:
+            told.append(response)
+
+    page.goto("about:blank")  # what an earlier page still asks for is none of this one's
+    page.on("response", note)
+    began = time.monotonic()
+    page.goto(f"{superset.address(settings)}/superset/dashboard/{slug}/{query}#{tab}")
+    # Asked at every frame, it would make the browser draw frames.
+    page.wait_for_function(IS_DRAWN, polling=50, timeout=60_000)
+    seconds = time.monotonic() - began
+    page.wait_for_timeout(1_000)  # charts grow into their places
+    page.remove_listener("response", note)
+    return Dashboard(
+        page,
+        seconds,
+        [f"{each.status} {each.text()[:500]}" for each in told if not each.ok],
+        [each.json()["result"][0] for each in told if each.ok],
+    )
+
+
+def value(text: str) -> float:
+    """The number that a tile or a cell shows."""
+    found = NUMBER.fullmatch(text)
+    assert found is not None, text
+    return float(text.replace(",", ""))

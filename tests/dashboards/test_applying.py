@@ -1,0 +1,191 @@
+"""Files become dashboards, changes become files, and who may do what."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stunwatch import dashboards
+from stunwatch.dashboards import assets
+from stunwatch.dashboards.api import Superset, administrator
+from stunwatch.dashboards.assets import ASSETS, of_kind
+from stunwatch.errors import UserError
+from stunwatch.runtime import superset
+from stunwatch.settings import Settings
+from tests.dashboards.served import add_viewer, serving, viewer
+from tests.investigations.server import running
+
+FILES = assets.read()
+TITLES = {"dashboard": "dashboard_title", "chart": "slice_name", "dataset": "table_name"}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    with running(tmp_path_factory.mktemp("served")) as server, serving(server) as made:
+        dashboards.apply(made)
+        add_viewer(made)
+        yield made
+
+
+@pytest.fixture
+def api(settings: Settings) -> Superset:
+    return administrator(settings)
+
+
+def everything(api: Superset) -> list[Any]:
+    """All that Superset holds, with the ids that links in a browser have."""
+    return [
+        sorted((row["id"], row["uuid"], row[title]) for row in api.listed(kind, columns))
+        for kind, title in TITLES.items()
+        for columns in [("id", "uuid", title)]
+    ]
+
+
+def test_applied_twice_it_changes_nothing(settings: Settings, api: Superset) -> None:
+    before = everything(api)
+    assert [len(each) for each in before] == [
+        len(of_kind(FILES, kind)) for kind in ("dashboards", "charts", "datasets")
+    ]
+    assert dashboards.apply(settings).removed == ()
+    assert everything(api) == before
+
+
+def test_nothing_was_changed_so_there_is_nothing_to_pull(
+    settings: Settings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "assets"
+    shutil.copytree(ASSETS, folder)
+    assert dashboards.pull(settings, folder) == []
+
+
+def test_a_change_in_the_browser_is_a_small_difference(
+    settings: Settings, api: Superset, tmp_path: Path
+) -> None:
+    name = "charts/stuns/stuns_by_cause.yaml"
+    [row] = [
+        row for row in api.listed("chart", ("id", "uuid")) if row["uuid"] == FILES[name]["uuid"]
+    ]
+    params = json.loads(api.get(f"chart/{row['id']}")["result"]["params"])
+    params["y_axis_title"] = "how many"
+    api.put(f"chart/{row['id']}", {"params": json.dumps(params), "slice_name": "Stuns and why"})
+    folder = tmp_path / "assets"
+    shutil.copytree(ASSETS, folder)
+    assert dashboards.pull(settings, folder) == [name]
+    before = (ASSETS / name).read_text().splitlines()
+    after = (folder / name).read_text().splitlines()
+    assert len(before) == len(after)
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert changed == ["slice_name: Stuns and why", "  y_axis_title: how many"]
+    dashboards.apply(settings)
+    assert dashboards.pull(settings, folder) == [name]
+    assert (folder / name).read_text().splitlines() == before
+
+
+def test_what_is_no_file_any_more_goes_and_what_a_person_made_stays(
+    settings: Settings, api: Superset
+) -> None:
+    own = api.post(
+        "chart/",
+        {
+            "slice_name": "my own",
+            "viz_type": "table",
+            "datasource_type": "table",
+            "datasource_id": next(iter(api.listed("dataset", ("id",))))["id"],
+            "params": "{}",
+        },
+    )["id"]
+    fewer = copy.deepcopy(FILES)
+    gone = fewer.pop("charts/stuns/stuns_by_cause.yaml")
+    dashboard = fewer["dashboards/stuns.yaml"]
+    [part] = [
+        name
+        for name, each in dashboard["position"].items()
+        if isinstance(each, dict) and each.get("meta", {}).get("uuid") == gone["uuid"]
+    ]
+    del dashboard["position"][part]
+    for each in dashboard["position"].values():
+        if isinstance(each, dict) and part in each.get("children", []):
+            each["children"].remove(part)
+    assert dashboards.apply(settings, fewer).removed == ("chart Stuns by cause",)
+    titles = {row["slice_name"] for row in api.listed("chart", ("slice_name",))}
+    assert "Stuns by cause" not in titles
+    assert "my own" in titles
+    api.delete(f"chart/{own}")
+    assert dashboards.apply(settings).removed == ()
+
+
+def test_a_file_that_is_refused_is_named_and_nothing_is_imported(
+    settings: Settings, api: Superset
+) -> None:
+    before = everything(api)
+    wrong = copy.deepcopy(FILES)
+    wrong["charts/stuns/stuns_by_cause.yaml"]["slice_nam"] = "mistyped"
+    wrong["charts/stuns/stuns.yaml"]["slice_name"] = "would be renamed"
+    with pytest.raises(UserError, match=r"charts/stuns/stuns_by_cause\.yaml.*slice_nam"):
+        dashboards.apply(settings, wrong)
+    assert everything(api) == before
+
+
+def test_annotations_are_drawn_from_the_changes(settings: Settings, api: Superset) -> None:
+    wanted = {
+        each["uuid"] for each in FILES.values() if each.get("params", {}).get("annotation_layers")
+    }
+    rows = {row["uuid"]: row["id"] for row in api.listed("chart", ("id", "uuid"))}
+    for uuid in wanted:
+        params = json.loads(api.get(f"chart/{rows[uuid]}")["result"]["params"])
+        [layer] = params["annotation_layers"]
+        source = api.get(f"chart/{layer['value']}")["result"]
+        assert source["slice_name"] == "What was changed"
+        assert json.loads(source["query_context"])["queries"]
+
+
+def test_a_viewer_sees_dashboards_and_nothing_else(settings: Settings) -> None:
+    looks = viewer(settings)
+    shown = {row["slug"] for row in looks.listed("dashboard", ("slug",))}
+    assert {"fleet_now", "stuns", "latency", "conflicts", "changes"} <= shown
+    for refused in ("sqllab/", "database/", "security/users/", "security/roles/", "log/"):
+        with pytest.raises(UserError, match=r"40[34]"):
+            looks.get(refused)
+    with pytest.raises(UserError, match="403"):
+        looks.post("sqllab/execute/", {"database_id": 1, "sql": "SELECT 1"})
+    chart = next(iter(looks.listed("chart", ("id",))))["id"]
+    for change in (
+        lambda: looks.put(f"chart/{chart}", {"slice_name": "mine"}),
+        lambda: looks.delete(f"chart/{chart}"),
+    ):
+        with pytest.raises(UserError, match=r"40[34]"):
+            change()
+
+
+@pytest.mark.parametrize("path", ["chart/", "dashboard/", "dataset/", "database/"])
+def test_who_has_not_logged_in_sees_nothing(settings: Settings, path: str) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{superset.address(settings)}/api/v1/{path}") as answer:
+            assert json.load(answer)["count"] == 0
+    except urllib.error.HTTPError as error:
+        assert error.code in {401, 403}
+
+
+def test_passwords_are_files_that_nobody_else_reads(settings: Settings) -> None:
+    for name in ("superset_admin", "superset_secret_key"):
+        assert (settings.secrets / name).stat().st_mode & 0o777 == 0o600
+    assert (settings.home / "superset").stat().st_mode & 0o077 == 0
+    metadata = (settings.home / "superset" / "metadata.db").read_bytes()
+    assert (settings.secrets / "reader").read_text().strip().encode() not in metadata
+
+
+def test_superset_may_read_one_database_and_write_none(settings: Settings) -> None:
+    api = administrator(settings)
+    database = next(iter(api.listed("database", ("id",))))["id"]
+    for sql in ("INSERT INTO changes_stored (title) VALUES ('x')", "SELECT * FROM system.users"):
+        with pytest.raises(UserError):
+            api.post("sqllab/execute/", {"database_id": database, "sql": sql, "runAsync": False})
