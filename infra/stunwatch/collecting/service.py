@@ -1,0 +1,72 @@
+"""What every collector stands on: a vCenter, Kafka, its shares of the work, and an orderly end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from confluent_kafka import KafkaException
+
+from ingest.vcenter.positions import Positions
+from ingest.vcenter.session import (
+    Session,
+    StoppedError,
+    VCenterError,
+    address_from,
+    credentials_from,
+)
+from stunwatch.errors import UserError
+from stunwatch.settings import load_settings
+from stunwatch.shipping import Shipper
+
+
+class Run(Protocol):
+    """The work of one kind of collector, until `stop` is set."""
+
+    def __call__(
+        self,
+        session: Session,
+        positions: Positions,
+        shipper: Shipper,
+        stop: threading.Event,
+        say: Callable[[str], None],
+        *,
+        is_once: bool,
+    ) -> None:
+        """Do it."""
+        ...
+
+
+def serve(kind: str, run: Run, *, is_once: bool) -> None:
+    """Run a collector of a kind until it is told to stop.
+
+    Raises:
+        UserError: vCenter or Kafka cannot be used as they were named.
+    """
+    settings = load_settings()
+    stop = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: stop.set())
+    try:
+        session = Session(address_from(), credentials_from(), stop=stop)
+        positions = Positions(settings.bootstrap, kind)
+        shipper = Shipper(settings.bootstrap, lambda: None)
+        try:
+            run(session, positions, shipper, stop, say, is_once=is_once)
+        finally:
+            positions.close()
+            session.close()
+    except StoppedError:
+        pass
+    except VCenterError as error:
+        raise UserError(str(error)) from error
+    except KafkaException as error:
+        raise UserError(f"Kafka does not answer on {settings.bootstrap} ({error}).") from error
+
+
+def say(text: str) -> None:
+    """Tell the log."""
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)

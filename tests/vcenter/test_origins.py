@@ -1,0 +1,90 @@
+"""What esxtop and vCenter measured of one device is never in one window, hour or baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.investigations.server import Server, running
+
+HOST = {"host": "esx01", "object_class": "scsi_device", "device": "naa.1"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("origins")) as made:
+        yield made
+
+
+def insert(server: Server, table: str, *rows: dict[str, Any]) -> None:
+    lines = b"\n".join(orjson.dumps(HOST | each) for each in rows).decode()
+    server.admin.command(f"INSERT INTO {table} FORMAT JSONEachRow\n{lines}")
+
+
+def test_a_minute_that_is_worked_out_anew(server: Server) -> None:
+    server.empty()
+    for second, davg_ms, origin in (
+        (0, 3, ""),
+        (20, 5, ""),
+        (20, 40, "vcenter"),
+        (40, 60, "vcenter"),
+    ):
+        at = f"2024-05-06 07:08:{second:02}"
+        insert(
+            server,
+            "latency_samples_stored",
+            {"sampled_at": at, "davg_ms": davg_ms, "origin": origin},
+        )
+    insert(server, "latency_windows_late", {"window_start": "2024-05-06 07:08:00"})
+    found = server.reader.rows(
+        "SELECT origin, samples, avg_davg_ms, event_id FROM latency_windows ORDER BY origin"
+    )
+    assert [each[:3] for each in found] == [("esxtop", 2, 4), ("vcenter", 2, 50)]
+    assert found[0][3] != found[1][3]
+
+
+def test_an_hour_and_what_is_usual(server: Server) -> None:
+    server.empty()
+    for origin, davg_ms in (("esxtop", 3.0), ("vcenter", 50.0)):
+        insert(
+            server,
+            "latency_windows_stored",
+            {
+                "event_id": f"00000000-0000-5000-8000-{int(davg_ms):012}",
+                "revision": 1,
+                "window_start": "2024-05-06 07:08:00",
+                "avg_davg_ms": davg_ms,
+                "max_davg_ms": davg_ms,
+                "origin": origin,
+            },
+        )
+        insert(
+            server,
+            "latency_samples_stored",
+            {
+                "sampled_at": "2024-05-06 07:08:00",
+                "davg_ms": davg_ms,
+                "origin": "" if origin == "esxtop" else origin,
+            },
+        )
+        insert(
+            server,
+            "latency_episodes_stored",
+            {
+                "event_id": f"00000000-0000-5000-8000-{int(davg_ms):012}",
+                "revision": 1,
+                "metric": "davg",
+                "origin": origin,
+                "started_at": "2024-05-06 07:08:00",
+            },
+        )
+    by_origin = [("esxtop", 3.0), ("vcenter", 50.0)]
+    for query in (
+        "SELECT origin, max(peak_davg_ms) FROM latency_hours GROUP BY origin ORDER BY origin",
+        "SELECT origin, baseline_ms FROM latency_episodes ORDER BY origin",
+        "SELECT origin, davg_ms FROM latency_samples ORDER BY origin",
+    ):
+        assert server.reader.rows(query) == by_origin, query
