@@ -16,7 +16,7 @@ from stunwatch.settings import Settings
 from tests.dashboards.browser import SCREEN, looking, open_dashboard
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving
 from tests.investigations.server import Server, running
-from tests.investigations.test_a_year import MEASURE, best_of_three
+from tests.investigations.test_a_year import MEASURE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -25,7 +25,7 @@ SECONDS = 3.0
 MEASURES = 6
 """Three seconds on idle cores; where other work has them, as long as so many measures take."""
 
-TRIES = 3
+TRIES = 5
 UNCACHED_S = 31
 """Superset keeps an answer for half a minute: ClickHouse is asked again."""
 
@@ -87,6 +87,14 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Set
             yield server, made
 
 
+def measured(server: Server) -> float:
+    """The seconds that work of a fixed size takes both cores."""
+    started = time.monotonic()
+    for _ in server.reader.stream(MEASURE):
+        pass
+    return time.monotonic() - started
+
+
 def test_every_dashboard_of_a_year_opens_in_three_seconds(year: tuple[Server, Settings]) -> None:
     server, settings = year
     slow = {}
@@ -95,18 +103,20 @@ def test_every_dashboard_of_a_year_opens_in_three_seconds(year: tuple[Server, Se
             # What a browser has seen once, it has: the front end's own files.
             open_dashboard(page, settings, slug)
         for slug in SLUGS:
-            limit_s = max(SECONDS, MEASURES * best_of_three(server, MEASURE, {}))
-            opened = []
+            tries = []
             for _ in range(TRIES):
                 time.sleep(UNCACHED_S)
+                before = measured(server)
                 shown = open_dashboard(page, settings, slug)
+                # Other work comes and goes: the cores are measured on both sides of each try.
+                limit_s = max(SECONDS, MEASURES * max(before, measured(server)))
                 assert shown.failures == []
                 assert shown.alerts() == []
-                opened.append(shown.seconds)
+                tries.append((shown.seconds, limit_s))
                 if shown.seconds < limit_s:
                     break
-            told = ", ".join(f"{each:.2f}" for each in opened)
-            print(f"{slug}: {told} s, the limit {limit_s:.2f} s", flush=True)
-            if min(opened) >= limit_s:
-                slow[slug] = opened
+            told = ", ".join(f"{seconds:.2f} of {limit_s:.2f}" for seconds, limit_s in tries)
+            print(f"{slug}: {told} s", flush=True)
+            if tries[-1][0] >= tries[-1][1]:
+                slow[slug] = tries
     assert slow == {}

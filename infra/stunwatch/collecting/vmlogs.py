@@ -31,8 +31,8 @@ from stunwatch.shipping import Batch, Shipper, by_topic
 VISITS_AT_ONCE: Final = 16
 REQUESTS: Final = 2
 """Of a visit with news. It begins when all may be sent: one that waits midway keeps a thread."""
-FIRST_REQUESTS: Final = 3
-"""A first visit lists the folder too."""
+LISTING_REQUESTS: Final = 3
+"""Of a visit that lists the folder too."""
 STIRRED_FOR_S: Final = 120.0
 """So long after something was done to a VM its log is visited often: a stun is told at its end."""
 STIRRED_EVERY_S: Final = 5.0
@@ -83,6 +83,10 @@ class Followed:
     def value(self) -> bytes:
         """How far the log has been read, as it is kept."""
         return stored(self.log, self.machine, is_handed_over=self.is_inherited)
+
+    def is_to_be_listed(self, now: float) -> bool:
+        """Whether a visit looks for files that were renamed: at first, also after a restart."""
+        return now >= self.listed_at + LISTED_EVERY_S
 
     def restore(self, value: bytes) -> None:
         """Go on where it was left."""
@@ -420,7 +424,7 @@ class Collector:
         trouble = self._troubles.get(followed.machine.share)
         if trouble is not None and trouble.until > now:
             return True
-        requests = REQUESTS if followed.log.position is not None else FIRST_REQUESTS
+        requests = LISTING_REQUESTS if followed.is_to_be_listed(now) else REQUESTS
         return self._visits < 2 * VISITS_AT_ONCE and self._pace.is_free(followed.machine, requests)
 
     def _visit(self, followed: Followed, wait_s: float) -> None:
@@ -433,7 +437,7 @@ class Collector:
             if followed.is_inherited and log.position is not None:
                 log.position = find(folder, log.position)
                 followed.is_inherited = False
-            look = now >= followed.listed_at + LISTED_EVERY_S
+            look = followed.is_to_be_listed(now)
             for chunk in visit(folder, log.position, look=look):
                 made = log.messages(chunk, machine, datetime.now(UTC), followed.move)
                 self._brought.put(Told(followed, len(made), by_topic(made), followed.value))

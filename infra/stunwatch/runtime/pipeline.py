@@ -61,13 +61,16 @@ def up(
         else:
             superset.without(settings).touch()
         supervisor = supervision.connect(settings)
-        if supervisor is None:
-            # Said before anything is downloaded.
+        text = supervision.configuration(settings, COMPONENTS)
+        has_changed = (
+            supervisor is not None and supervision.configuration_path(settings).read_text() != text
+        )
+        if supervisor is None or has_changed:
+            # Said before anything is downloaded or stopped.
             checks.require_java()
             checks.require_disk(settings.home, settings.min_free_mb, "for intake")
         fetch.ensure(settings, console)
-        text = supervision.configuration(settings, COMPONENTS)
-        if supervisor and supervision.configuration_path(settings).read_text() != text:
+        if supervisor and has_changed:
             console.print("The settings have changed: starting anew.")
             _stop(settings, supervisor, console)
             supervisor = None
