@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 from ingest.records import kafka_key
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.audit.events import CHECKS, all_spans, compare, kept_since
 from stunwatch.audit.files import Finder, stored_files
 from stunwatch.clickhouse import ClickHouse, as_user
@@ -81,13 +82,13 @@ class Pipeline:
         return self.rows(sql)[0][0]
 
     def produce(self, topic: str, *values: bytes, key: str = "esx01") -> None:
-        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper = Shipper(kafka_access(self.settings, ADMIN), lambda: None)
         shipper.send(topic, [{"key": key.encode(), "value": value} for value in values])
         shipper.flush()
 
     def ship(self, topic: str, *records: dict[str, Any]) -> None:
         """Send records as a shipper does."""
-        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper = Shipper(kafka_access(self.settings, ADMIN), lambda: None)
         shipper.send(
             topic,
             [

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from stunwatch import dashboards, schema
+from stunwatch import access, dashboards, schema
 from stunwatch.errors import UserError
 from stunwatch.runtime import (
     checks,
@@ -21,6 +21,7 @@ from stunwatch.runtime import (
     intake,
     kafka,
     keeper,
+    principals,
     superset,
     supervision,
 )
@@ -42,6 +43,7 @@ def up(
     *,
     with_superset: bool = True,
     with_collectors: bool = False,
+    is_secured: bool = False,
 ) -> None:
     """Fetch what is missing, start what does not run, and return when all of it is healthy.
 
@@ -60,6 +62,11 @@ def up(
             superset.without(settings).unlink(missing_ok=True)
         else:
             superset.without(settings).touch()
+        if is_secured:
+            principals.make_what_is_missing(settings)
+            access.switch(settings).touch()
+        else:
+            access.switch(settings).unlink(missing_ok=True)
         supervisor = supervision.connect(settings)
         text = supervision.configuration(settings, COMPONENTS)
         has_changed = (
@@ -101,6 +108,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
     began = time.monotonic()
     wanted = [each for each in COMPONENTS if each.is_wanted(settings)]
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
+        ({"kafka"}, kafka.apply_principals),
         ({"kafka"}, kafka.apply_topics),
         ({"kafka", "clickhouse"}, lambda each: schema.apply(clickhouse.administrator(each))),
         ({"kafka", "clickhouse", "superset"}, dashboards.apply_if_changed),
@@ -121,6 +129,8 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                 if each.name not in started:
                     supervisor.start(each.name)
                     started.add(each.name)
+                if each is kafka.COMPONENT:
+                    kafka.let_admin_in(settings)
                 if ailment := each.ailment(settings):
                     ailments[each.name] = ailment
                     continue
