@@ -81,7 +81,7 @@ def kafka_access(settings: Settings, principal: str) -> Access:
     return access | {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(authority(settings)),
-        "sasl.mechanism": MECHANISM,
+        "sasl.mechanism": "PLAIN" if principal == WITHOUT_SCRAM else MECHANISM,
         "sasl.username": principal,
         "sasl.password": password(settings, principal),
     }

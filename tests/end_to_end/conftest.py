@@ -168,8 +168,11 @@ def settings_in(home: Path, **more: Any) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    made = Pipeline(settings_in(tmp_path_factory.mktemp("pipeline")))
+def pipeline(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Pipeline]:
+    home, is_secured = tmp_path_factory.mktemp("pipeline"), pytestconfig.getoption("--secure")
+    made = Pipeline(settings_in(home, secure=is_secured))
     try:
         made.run("up")
         yield made
@@ -206,11 +209,12 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def pipelines(tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
+def pipelines(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Pipeline]]:
     """Makes pipelines for one test that does to them what others must not see."""
     made: list[Pipeline] = []
 
     def make(home: Path = tmp_path / "home", **more: Any) -> Pipeline:
+        more = {"secure": pytestconfig.getoption("--secure")} | more
         made.append(Pipeline(settings_in(home, **more)))
         return made[-1]
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
@@ -54,19 +55,11 @@ def up(
     if with_collectors:
         collectors.require_vcenter()
     with _alone(settings):
-        if with_collectors:
-            collectors.switch(settings).touch()
-        else:
-            collectors.switch(settings).unlink(missing_ok=True)
-        if with_superset:
-            superset.without(settings).unlink(missing_ok=True)
-        else:
-            superset.without(settings).touch()
-        if is_secured:
+        _set(collectors.switch(settings), with_collectors)
+        _set(superset.without(settings), not with_superset)
+        _set(access.switch(settings), is_secured)
+        if access.is_secured(settings):
             principals.make_what_is_missing(settings)
-            access.switch(settings).touch()
-        else:
-            access.switch(settings).unlink(missing_ok=True)
         supervisor = supervision.connect(settings)
         text = supervision.configuration(settings, COMPONENTS)
         has_changed = (
@@ -91,6 +84,14 @@ def up(
                 stale.unlink(missing_ok=True)
             supervisor = supervision.start(settings, text)
         _start(settings, supervisor, console)
+
+
+def _set(switch: Path, is_on: bool) -> None:
+    """A switch is a file that stands there."""
+    if is_on:
+        switch.touch()
+    else:
+        switch.unlink(missing_ok=True)
 
 
 def down(settings: Settings, console: Console) -> bool:
