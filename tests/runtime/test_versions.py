@@ -123,7 +123,8 @@ def test_containers_publish_local_modes_ports_on_loopback_alone() -> None:
             assert address == "127.0.0.1"
             published[int(host_port)] = service
     ports = {name: port for _, name, port in load_settings({}).ports()}
-    inside = {"KAFKA_CONTROLLER_PORT", "FLINK_RPC_PORT", "FLINK_BLOB_PORT"}
+    inside = {"KAFKA_CONTROLLER_PORT", "FLINK_RPC_PORT", "FLINK_BLOB_PORT", "METRICS_PORT"}
+    inside |= {"JOBMANAGER_METRICS_PORT", "TASKMANAGER_METRICS_PORT"}
     for name, port in ports.items():
         assert (port in published) != (name.removeprefix("STUNWATCH_") in inside), name
 
