@@ -51,6 +51,9 @@ class Settings:
     flink_blob_port: int = field(default=16124, metadata={"of": "jobmanager"})
     superset_port: int = field(default=18088, metadata={"of": "superset"})
 
+    clickhouse_cluster: str = ""
+    """The cluster whose servers share the rows, as ClickHouse names it; empty of one server."""
+
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` leaves them out too."""
 

@@ -186,7 +186,7 @@ def _other_configuration(compose: dict[str, Any]) -> Iterator[str]:
     for name, each in compose["services"].items():
         if name in IMAGES:
             continue
-        for variable in set(each["environment"]) - known - {"STUNWATCH_SECURE"}:
+        for variable in set(each["environment"]) - known:
             if not variable.startswith("STUNWATCH_VCENTER"):
                 yield f"{name} is told {variable}, which is no setting"
     # Both sides of a connection must mean the same port.

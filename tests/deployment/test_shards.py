@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import orjson
 import pytest
 from rich.console import Console
 
-from stunwatch import schema
+from stunwatch import manifests, schema
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.runtime import clickhouse, fetch
 from stunwatch.settings import Settings
@@ -94,6 +95,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     shutil.copytree(clickhouse.CONFIG, configuration)
     (configuration / "config.d").mkdir()
     (configuration / "config.d" / "cluster.xml").write_text(cluster_of(settings))
+    (configuration / "users.xml").write_text(users_of_a_cluster())
     running = [serve(settings, configuration, host) for host in HOSTS]
     try:
         for host in HOSTS:
@@ -133,11 +135,18 @@ def cluster_of(settings: Settings) -> str:
         for host in HOSTS
     )
     cluster = f"<main><secret>only in tests</secret>{shards}</main>"
-    grant = "<table_engines_require_grant>false</table_engines_require_grant>"
-    return (
-        f"<clickhouse><remote_servers>{cluster}</remote_servers>"
-        f"<access_control_improvements>{grant}</access_control_improvements></clickhouse>"
-    )
+    return f"<clickhouse><remote_servers>{cluster}</remote_servers></clickhouse>"
+
+
+def users_of_a_cluster() -> str:
+    """Those of Kubernetes, and the embedded server's own session."""
+    files = manifests.configuration()["spec"]["configuration"]["files"]
+    root = ElementTree.fromstring(files["users.d/stunwatch.xml"])
+    own = ElementTree.parse(clickhouse.CONFIG / "users.xml").find("users/default")
+    users = root.find("users")
+    assert own is not None and users is not None
+    users.append(own)
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def test_rows_that_arrive_at_two_servers_are_one(servers: Servers) -> None:
