@@ -55,6 +55,9 @@ class Settings:
     jobmanager_metrics_port: int = field(default=19249, metadata={"of": "jobmanager"})
     taskmanager_metrics_port: int = field(default=19250, metadata={"of": "taskmanager"})
 
+    clickhouse_cluster: str = ""
+    """The cluster whose servers share the rows, as ClickHouse names it; empty of one server."""
+
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` leaves them out too."""
 
