@@ -25,6 +25,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import OffsetSpec
 
 from stunwatch import schema
+from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
 from stunwatch.history import wait_until_read
@@ -90,7 +91,7 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
         group: {
             f"{topic}/{partition}": offset
             for (topic, partition), offset in sorted(
-                Kafka(settings.bootstrap).committed(group).items()
+                Kafka(kafka_access(settings, "metrics")).committed(group).items()
             )
         }
         for group in readers()
@@ -155,7 +156,7 @@ def restore(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     finally:
         # Whatever failed: lines go on being read, and a restore can be run again.
         schema.apply(admin)
-    broker = Kafka(settings.bootstrap)
+    broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
         wait_until_read(broker, group, broker.ends(topics), while_waiting)
     return Restored(backup, read_again, lost)
@@ -244,7 +245,7 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
     is_same = backup.kafka == _cluster(settings)
     again = lost = 0
     for group, topics in readers().items():
-        broker = Kafka(settings.bootstrap)
+        broker = Kafka(kafka_access(settings, "metrics"))
         ends = broker.ends(topics)
         starts = _starts(admin, ends)
         wanted = {}
