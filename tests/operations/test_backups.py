@@ -35,71 +35,67 @@ def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backups.schema, "apply", lambda _: [])
 
 
-def nothing() -> None:
-    pass
-
-
 def titles(server: Server) -> list[str]:
     return [title for (title,) in server.reader.rows("SELECT title FROM changes ORDER BY title")]
 
 
 def test_a_restore_adds_rows_and_removes_none(server: Server, tmp_path: Path) -> None:
     server.admin.command(CHANGE.format(title="backed up"))
-    made = back_up(server.settings, tmp_path / "backup", nothing)
+    made = back_up(server.settings, tmp_path / "backup")
     assert made.rows == 1
     server.empty()
     server.admin.command(CHANGE.format(title="since then"))
     for _ in range(2):
-        restore(server.settings, tmp_path / "backup", nothing)
+        restore(server.settings, tmp_path / "backup")
         assert titles(server) == ["backed up", "since then"]
     server.empty()
 
 
 def test_one_of_an_older_version_gets_the_new_columns(server: Server, tmp_path: Path) -> None:
     server.admin.command(CHANGE.format(title="old"))
-    back_up(server.settings, tmp_path / "backup", nothing)
+    back_up(server.settings, tmp_path / "backup")
     server.empty()
     server.admin.command("ALTER TABLE changes_stored ADD COLUMN ticket String DEFAULT 'none'")
     try:
-        restore(server.settings, tmp_path / "backup", nothing)
+        restore(server.settings, tmp_path / "backup")
         assert server.admin.rows("SELECT title, ticket FROM changes_stored") == [("old", "none")]
         assert server.admin.rows("EXISTS TABLE changes_stored_restored") == [(0,)]
 
-        back_up(server.settings, tmp_path / "newer", nothing)
+        back_up(server.settings, tmp_path / "newer")
     finally:
         server.admin.command("ALTER TABLE changes_stored DROP COLUMN ticket")
     with pytest.raises(UserError, match="newer version: its changes_stored has ticket"):
-        restore(server.settings, tmp_path / "newer", nothing)
+        restore(server.settings, tmp_path / "newer")
     server.empty()
 
 
 def test_a_folder_that_holds_something_is_left_alone(server: Server, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(UserError, match="is there already"):
-        back_up(server.settings, tmp_path, nothing)
+        back_up(server.settings, tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["mine"]
 
 
 def test_what_is_no_whole_backup_is_refused(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no whole back-up"):
-        restore(server.settings, tmp_path, nothing)
+        restore(server.settings, tmp_path)
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(UserError, match="cannot be understood"):
-        restore(server.settings, tmp_path, nothing)
+        restore(server.settings, tmp_path)
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything(server: Server, tmp_path: Path) -> None:
     small = replace(server.settings, min_free_mb=1 << 30)
     with pytest.raises(UserError, match="MiB left"):
-        back_up(small, tmp_path / "backup", nothing)
+        back_up(small, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
-    back_up(server.settings, tmp_path / "backup", nothing)
+    back_up(server.settings, tmp_path / "backup")
     with pytest.raises(UserError, match=r"ClickHouse has \d+ MiB left"):
-        restore(small, tmp_path / "backup", nothing)
+        restore(small, tmp_path / "backup")
 
 
 def test_what_clickhouse_cannot_finish_leaves_no_backup(server: Server, tmp_path: Path) -> None:
-    back_up(server.settings, tmp_path / "backup", nothing)
+    back_up(server.settings, tmp_path / "backup")
     manifest = tmp_path / "backup" / MANIFEST
     text = json.loads(manifest.read_text())
     for each in (tmp_path / "backup" / DATA).rglob("*"):
@@ -107,4 +103,4 @@ def test_what_clickhouse_cannot_finish_leaves_no_backup(server: Server, tmp_path
             each.unlink()
     manifest.write_text(json.dumps(text))
     with pytest.raises(UserError, match="BACKUP_NOT_FOUND"):
-        restore(server.settings, tmp_path / "backup", nothing)
+        restore(server.settings, tmp_path / "backup")

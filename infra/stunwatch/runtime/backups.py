@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +75,7 @@ class Restored:
     lost: int
 
 
-def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None]) -> Backup:
+def back_up(settings: Settings, folder: Path) -> Backup:
     """Write a back-up into `folder`, which must not exist or be empty. The pipeline goes on.
 
     Raises:
@@ -87,12 +87,11 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     size = _number(admin, "SELECT sum(bytes_on_disk) FROM system.parts WHERE active")
     needed_mb = size // checks.MIB + 1 + settings.min_free_mb
     checks.require_disk(folder, needed_mb, "for a back-up")
+    broker = Kafka(kafka_access(settings, "metrics"))
     offsets = {
         group: {
             f"{topic}/{partition}": offset
-            for (topic, partition), offset in sorted(
-                Kafka(kafka_access(settings, "metrics")).committed(group).items()
-            )
+            for (topic, partition), offset in sorted(broker.committed(group).items())
         }
         for group in readers()
     }
@@ -100,7 +99,7 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     listed = ", ".join(f"TABLE stunwatch.{name}" for name in tables)
     try:
-        _run(admin, f"BACKUP {listed} TO {_file(folder)}", while_waiting)
+        _run(admin, f"BACKUP {listed} TO {_file(folder)}")
     except UserError:
         # Nothing that looks like a back-up stays.
         shutil.rmtree(folder / DATA, ignore_errors=True)
@@ -119,7 +118,7 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     return made
 
 
-def restore(settings: Settings, folder: Path, while_waiting: Callable[[], None]) -> Restored:
+def restore(settings: Settings, folder: Path) -> Restored:
     """Bring a back-up's rows into the running ClickHouse and read Kafka from where it ended.
 
     Rows that are there stay: what both hold is one row. Returns when everything that Kafka held at
@@ -149,16 +148,16 @@ def restore(settings: Settings, folder: Path, while_waiting: Callable[[], None])
         if same:
             listed = ", ".join(f"TABLE stunwatch.{name}" for name in same)
             sql = f"RESTORE {listed} FROM {_file(folder)}"
-            _run(admin, sql, while_waiting, allow_non_empty_tables="true")
+            _run(admin, sql, allow_non_empty_tables="true")
         for name in backup.tables.keys() - same:
-            _restore_as_it_was(admin, folder, name, backup.tables[name], while_waiting)
+            _restore_as_it_was(admin, folder, name, backup.tables[name])
         read_again, lost = _rewind(settings, backup)
     finally:
         # Whatever failed: lines go on being read, and a restore can be run again.
         schema.apply(admin)
     broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
-        wait_until_read(broker, group, broker.ends(topics), while_waiting)
+        wait_until_read(broker, group, broker.ends(topics), lambda: None)
     return Restored(backup, read_again, lost)
 
 
@@ -218,14 +217,12 @@ def _require_known(backup: Backup, present: dict[str, Table]) -> None:
             )
 
 
-def _restore_as_it_was(
-    admin: ClickHouse, folder: Path, name: str, table: Table, while_waiting: Callable[[], None]
-) -> None:
+def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str, table: Table) -> None:
     """Of an older version: restored beside the present table, then copied into it."""
     beside = f"{name}_restored"
     admin.command(f"DROP TABLE IF EXISTS {beside} SYNC")
     sql = f"RESTORE TABLE stunwatch.{name} AS stunwatch.{beside} FROM {_file(folder)}"
-    _run(admin, sql, while_waiting)
+    _run(admin, sql)
     kept = admin.rows(
         "SELECT name FROM system.columns WHERE database = 'stunwatch' AND table = {table:String}"
         " AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position",
@@ -244,8 +241,8 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
     admin = kafka.administrator(settings)
     is_same = backup.kafka == _cluster(settings)
     again = lost = 0
+    broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
-        broker = Kafka(kafka_access(settings, "metrics"))
         ends = broker.ends(topics)
         starts = _starts(admin, ends)
         wanted = {}
@@ -301,7 +298,7 @@ def _cluster(settings: Settings) -> str:
         ) from error
 
 
-def _run(admin: ClickHouse, sql: str, while_waiting: Callable[[], None], **settings: str) -> None:
+def _run(admin: ClickHouse, sql: str, **settings: str) -> None:
     """Run a BACKUP or RESTORE to its end, however long it takes."""
     told = ", ".join(f"{name} = {value}" for name, value in {"async": "true", **settings}.items())
     [(job, _)] = admin.rows(f"{sql} SETTINGS {told}")
@@ -313,7 +310,6 @@ def _run(admin: ClickHouse, sql: str, while_waiting: Callable[[], None], **setti
             return
         if status in {"BACKUP_FAILED", "RESTORE_FAILED", "BACKUP_CANCELLED", "RESTORE_CANCELLED"}:
             raise UserError(f"ClickHouse did not finish: {error.splitlines()[0]}")
-        while_waiting()
         time.sleep(0.2)
 
 
