@@ -15,14 +15,12 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from stunwatch import schema
 from stunwatch.access import kafka_access
@@ -150,7 +148,7 @@ def restore(settings: Settings, folder: Path) -> Restored:
             sql = f"RESTORE {listed} FROM {_file(folder)}"
             _run(admin, sql, allow_non_empty_tables="true")
         for name in backup.tables.keys() - same:
-            _restore_as_it_was(admin, folder, name, backup.tables[name])
+            _restore_as_it_was(admin, folder, name)
         read_again, lost = _rewind(settings, backup)
     finally:
         # Whatever failed: lines go on being read, and a restore can be run again.
@@ -217,7 +215,7 @@ def _require_known(backup: Backup, present: dict[str, Table]) -> None:
             )
 
 
-def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str, table: Table) -> None:
+def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str) -> None:
     """Of an older version: restored beside the present table, then copied into it."""
     beside = f"{name}_restored"
     admin.command(f"DROP TABLE IF EXISTS {beside} SYNC")
@@ -228,7 +226,7 @@ def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str, table: Table)
         " AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position",
         {"table": beside},
     )
-    columns = ", ".join(column for (column,) in kept if column in table.columns)
+    columns = ", ".join(column for (column,) in kept)
     admin.command(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {beside}")
     admin.command(f"DROP TABLE {beside} SYNC")
 
@@ -244,9 +242,8 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
     broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
         ends = broker.ends(topics)
-        starts = _starts(admin, ends)
         wanted = {}
-        for place, start in starts.items():
+        for place, start in broker.starts(topics).items():
             topic, partition = place
             noted = backup.offsets.get(group, {}).get(f"{topic}/{partition}", 0)
             noted = noted if is_same and noted <= ends[place] else 0
@@ -256,15 +253,6 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
             again += ends[place] - wanted[place]
         _set_offsets(admin, group, wanted)
     return again, lost
-
-
-def _starts(admin: Any, places: Iterable[tuple[str, int]]) -> Offsets:
-    """Of every partition, the offset of its oldest message."""
-    asked = {TopicPartition(*each): OffsetSpec.earliest() for each in places}
-    return {
-        (each.topic, each.partition): future.result().offset
-        for each, future in admin.list_offsets(asked, request_timeout=10).items()
-    }
 
 
 def _set_offsets(admin: Any, group: str, offsets: Offsets) -> None:
