@@ -6,11 +6,11 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import yaml
 
+from stunwatch.runtime import supervision
 from stunwatch.settings import ROOT
 from tests.end_to_end.conftest import Pipeline, settings_in
 from tests.end_to_end.test_live import live, vmware_log
@@ -71,8 +71,6 @@ def test_every_metric_that_a_rule_names_is_told(measured: Pipeline) -> None:
 
 
 def test_what_does_not_answer_is_left_out_and_the_rest_is_told(measured: Pipeline) -> None:
-    from stunwatch.runtime import supervision  # noqa: PLC0415
-
     supervisor = supervision.connect(measured.settings)
     assert supervisor is not None
     supervisor.stop("clickhouse")
@@ -83,4 +81,4 @@ def test_what_does_not_answer_is_left_out_and_the_rest_is_told(measured: Pipelin
     assert own["stunwatch_component_healthy", 'component="clickhouse"'] == 0
     assert own["stunwatch_component_healthy", 'component="kafka"'] == 1
     assert not [name for name, _ in own if name == "stunwatch_stored_rows"]
-    assert Path(measured.settings.logs / "metrics.log").read_text() == ""
+    assert (measured.settings.logs / "metrics.log").read_text() == ""
