@@ -61,12 +61,12 @@ class Settings:
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` leaves them out too."""
 
-    secure: bool = False
-    """Whether Kafka asks everybody for TLS and a password; `up --secure` makes it ask too."""
-
     metrics: bool = False
     """Whether Prometheus is told how the pipeline does. Flink tells it on every address of the
     machine: its reporter knows no other way."""
+
+    secure: bool = False
+    """Whether Kafka asks everybody for TLS and a password; `up --secure` makes it ask too."""
 
     alerts: Path = ROOT / "infra" / "alerts" / "alerts.yaml"
     """Who is told of incidents."""

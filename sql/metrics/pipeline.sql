@@ -24,17 +24,17 @@ SELECT
     'stunwatch_open_incidents' AS name,
     'gauge' AS type,
     'Incidents that go on now, by severity.' AS help,
-    map('severity', severity) AS labels,
+    map('severity', severities.severity) AS labels,
     toFloat64(countIf(incidents.state = 'open' AND incidents.run_id = 'live')) AS value
 FROM (SELECT arrayJoin(['notice', 'warning', 'critical']) AS severity) AS severities
 LEFT JOIN incidents ON severities.severity = toString(incidents.severity)
-GROUP BY severity
+GROUP BY severities.severity
 UNION ALL
 SELECT
     'stunwatch_silent_sources' AS name,
     'gauge' AS type,
     'Sources of hosts that are not heard, while others are.' AS help,
-    map() AS labels,
+    CAST(map(), 'Map(String, String)') AS labels,
     toFloat64(count()) AS value
 FROM blind_spots_now
 WHERE kind = 'silent_source' AND (SELECT is_live FROM fleet_clock)

@@ -25,7 +25,7 @@ def backup(
 
     console = Console(stderr=True)
     with console.status("backing up"):
-        made = backups.back_up(load_settings(), folder, lambda: None)
+        made = backups.back_up(load_settings(), folder)
     console.print(
         f"Backed up {made.rows:,} rows of {len(made.tables)} tables, {made.bytes:,} bytes,"
         f" to {folder}.",

@@ -27,7 +27,7 @@ def restore(
     settings = load_settings()
     settings.make_folders()
     with console.status("restoring"), pipeline.alone(settings):
-        done = backups.restore(settings, folder, lambda: None)
+        done = backups.restore(settings, folder)
     console.print(
         f"Restored {done.backup.rows:,} rows of {done.backup.made_at}, then read"
         f" {done.read_again:,} messages of Kafka again.",

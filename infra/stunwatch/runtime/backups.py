@@ -15,17 +15,15 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from stunwatch import schema
-from stunwatch.access import ADMIN, kafka_access
+from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
 from stunwatch.history import wait_until_read
@@ -75,7 +73,7 @@ class Restored:
     lost: int
 
 
-def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None]) -> Backup:
+def back_up(settings: Settings, folder: Path) -> Backup:
     """Write a back-up into `folder`, which must not exist or be empty. The pipeline goes on.
 
     Raises:
@@ -87,12 +85,11 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     size = _number(admin, "SELECT sum(bytes_on_disk) FROM system.parts WHERE active")
     needed_mb = size // checks.MIB + 1 + settings.min_free_mb
     checks.require_disk(folder, needed_mb, "for a back-up")
+    broker = Kafka(kafka_access(settings, "metrics"))
     offsets = {
         group: {
             f"{topic}/{partition}": offset
-            for (topic, partition), offset in sorted(
-                Kafka(kafka_access(settings, ADMIN)).committed(group).items()
-            )
+            for (topic, partition), offset in sorted(broker.committed(group).items())
         }
         for group in readers()
     }
@@ -100,7 +97,7 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     listed = ", ".join(f"TABLE stunwatch.{name}" for name in tables)
     try:
-        _run(admin, f"BACKUP {listed} TO {_file(folder)}", while_waiting)
+        _run(admin, f"BACKUP {listed} TO {_file(folder)}")
     except UserError:
         # Nothing that looks like a back-up stays.
         shutil.rmtree(folder / DATA, ignore_errors=True)
@@ -119,7 +116,7 @@ def back_up(settings: Settings, folder: Path, while_waiting: Callable[[], None])
     return made
 
 
-def restore(settings: Settings, folder: Path, while_waiting: Callable[[], None]) -> Restored:
+def restore(settings: Settings, folder: Path) -> Restored:
     """Bring a back-up's rows into the running ClickHouse and read Kafka from where it ended.
 
     Rows that are there stay: what both hold is one row. Returns when everything that Kafka held at
@@ -149,16 +146,16 @@ def restore(settings: Settings, folder: Path, while_waiting: Callable[[], None])
         if same:
             listed = ", ".join(f"TABLE stunwatch.{name}" for name in same)
             sql = f"RESTORE {listed} FROM {_file(folder)}"
-            _run(admin, sql, while_waiting, allow_non_empty_tables="true")
+            _run(admin, sql, allow_non_empty_tables="true")
         for name in backup.tables.keys() - same:
-            _restore_as_it_was(admin, folder, name, backup.tables[name], while_waiting)
+            _restore_as_it_was(admin, folder, name)
         read_again, lost = _rewind(settings, backup)
     finally:
         # Whatever failed: lines go on being read, and a restore can be run again.
         schema.apply(admin)
-    broker = Kafka(kafka_access(settings, ADMIN))
+    broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
-        wait_until_read(broker, group, broker.ends(topics), while_waiting)
+        wait_until_read(broker, group, broker.ends(topics), lambda: None)
     return Restored(backup, read_again, lost)
 
 
@@ -218,20 +215,18 @@ def _require_known(backup: Backup, present: dict[str, Table]) -> None:
             )
 
 
-def _restore_as_it_was(
-    admin: ClickHouse, folder: Path, name: str, table: Table, while_waiting: Callable[[], None]
-) -> None:
+def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str) -> None:
     """Of an older version: restored beside the present table, then copied into it."""
     beside = f"{name}_restored"
     admin.command(f"DROP TABLE IF EXISTS {beside} SYNC")
     sql = f"RESTORE TABLE stunwatch.{name} AS stunwatch.{beside} FROM {_file(folder)}"
-    _run(admin, sql, while_waiting)
+    _run(admin, sql)
     kept = admin.rows(
         "SELECT name FROM system.columns WHERE database = 'stunwatch' AND table = {table:String}"
         " AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position",
         {"table": beside},
     )
-    columns = ", ".join(column for (column,) in kept if column in table.columns)
+    columns = ", ".join(column for (column,) in kept)
     admin.command(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {beside}")
     admin.command(f"DROP TABLE {beside} SYNC")
 
@@ -244,12 +239,11 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
     admin = kafka.administrator(settings)
     is_same = backup.kafka == _cluster(settings)
     again = lost = 0
+    broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
-        broker = Kafka(kafka_access(settings, ADMIN))
         ends = broker.ends(topics)
-        starts = _starts(admin, ends)
         wanted = {}
-        for place, start in starts.items():
+        for place, start in broker.starts(topics).items():
             topic, partition = place
             noted = backup.offsets.get(group, {}).get(f"{topic}/{partition}", 0)
             noted = noted if is_same and noted <= ends[place] else 0
@@ -259,15 +253,6 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
             again += ends[place] - wanted[place]
         _set_offsets(admin, group, wanted)
     return again, lost
-
-
-def _starts(admin: Any, places: Iterable[tuple[str, int]]) -> Offsets:
-    """Of every partition, the offset of its oldest message."""
-    asked = {TopicPartition(*each): OffsetSpec.earliest() for each in places}
-    return {
-        (each.topic, each.partition): future.result().offset
-        for each, future in admin.list_offsets(asked, request_timeout=10).items()
-    }
 
 
 def _set_offsets(admin: Any, group: str, offsets: Offsets) -> None:
@@ -301,7 +286,7 @@ def _cluster(settings: Settings) -> str:
         ) from error
 
 
-def _run(admin: ClickHouse, sql: str, while_waiting: Callable[[], None], **settings: str) -> None:
+def _run(admin: ClickHouse, sql: str, **settings: str) -> None:
     """Run a BACKUP or RESTORE to its end, however long it takes."""
     told = ", ".join(f"{name} = {value}" for name, value in {"async": "true", **settings}.items())
     [(job, _)] = admin.rows(f"{sql} SETTINGS {told}")
@@ -313,7 +298,6 @@ def _run(admin: ClickHouse, sql: str, while_waiting: Callable[[], None], **setti
             return
         if status in {"BACKUP_FAILED", "RESTORE_FAILED", "BACKUP_CANCELLED", "RESTORE_CANCELLED"}:
             raise UserError(f"ClickHouse did not finish: {error.splitlines()[0]}")
-        while_waiting()
         time.sleep(0.2)
 
 

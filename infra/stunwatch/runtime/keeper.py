@@ -138,7 +138,10 @@ class LiveJobKeeper:
             command += ["--python-path", job_code.python_path(code)]
         say(f"submitting the live job, from {self._resumed_from or 'the earliest offsets'}")
         self._submitted_at = time.monotonic()
-        self._client = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+        # Not where the checkout's own folders would be found first.
+        self._client = subprocess.Popen(
+            command, cwd=self._settings.home, stdin=subprocess.DEVNULL, env=environment
+        )
 
     def _has_ended(self, client: subprocess.Popen[bytes]) -> bool:
         code = client.poll()
