@@ -1,0 +1,223 @@
+"""The pages of `docs/` that are made of the folders: `make docs` writes them.
+
+    docs/detectors/<name>.md    a detector, from its folder
+    docs/detectors/README.md    all of them
+    docs/data.md                what travels and what is asked, from schemas/ and sql/views/
+    docs/scaling.md             its tables alone, from scaling.yaml; the words are written by hand
+
+Nothing here touches a file or the network but to read the project's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from detectors.catalogue import Detector, detectors
+from stunwatch import scaling
+from stunwatch.schema import SQL
+from stunwatch.settings import ROOT
+
+DOCS = ROOT / "docs"
+SCHEMAS = ROOT / "schemas"
+
+Columns = Mapping[str, list[tuple[str, str]]]
+"""View → its columns: name and ClickHouse type."""
+
+FED_BY = {
+    "latency_episodes": "latency_episode.v1",
+    "latency_samples": "esxtop_sample.v1",
+    "log_lines_with": "log_line.v1",
+}
+"""Views whose schema is not called as one of their rows: stuns are stun.v1."""
+
+COMMON = {
+    "event_id": "Identity: the same for the same fact, however often it is worked out.",
+    "incident_id": "The same as event_id.",
+    "revision": "Of several rows of one event_id the highest is the event.",
+    "is_deleted": "1 takes the event back.",
+    "detector": "Which detector tells it.",
+    "host": "The ESXi host.",
+    "vm": "The VM, by its folder's name, which a renamed VM keeps.",
+    "datastore": "The datastore that the VM's folder lies on, or that the line names.",
+    "device": "The LUN, by its identifier (naa., eui., t10., mpx.), or what the line calls it.",
+    "started_at": "When it began, UTC.",
+    "ended_at": "When it ended, UTC.",
+    "evidence": "The lines that prove it, verbatim.",
+    "detected_at": "When it was worked out, UTC.",
+    "run_id": "`live`, or the id of the replay that told it.",
+    "severity": "`normal`, `notice`, `warning` or `critical`.",
+}
+"""What is said once for all views, where the schema leaves it open."""
+
+_PATTERN = re.compile(r"^  # (?P<line>.+)\n  (?P<name>\w+): ", re.MULTILINE)
+_THRESHOLD = re.compile(r"^(?P<said>(?:  # .+\n)*)  (?P<name>\w+): (?P<value>\d+)$", re.MULTILINE)
+_FILLED = "<!-- made by make docs: {} -->\n"
+_END = "<!-- end -->"
+
+
+def pages(columns: Columns) -> dict[Path, str]:
+    """Every page that is made, whole, by its path."""
+    made = {DOCS / "detectors" / f"{each.name}.md": detector_page(each) for each in detectors()}
+    made[DOCS / "detectors" / "README.md"] = detectors_index(detectors())
+    made[DOCS / "data.md"] = data_page(columns)
+    sizes = DOCS / "scaling.md"
+    made[sizes] = fill(sizes.read_text(), scaling.tables())
+    return made
+
+
+def detector_page(detector: Detector) -> str:
+    """A detector's README, and below it its thresholds, the lines it knows and its cases."""
+    folder = detector.folder.relative_to(ROOT)
+    title, _, body = (detector.folder / "README.md").read_text().partition("\n")
+    settings = (detector.folder / "detector.yaml").read_text()
+    _, _, thresholds = settings.partition("\nthresholds:\n")
+    rows = [
+        (f"`{each['name']}`", each["value"], " ".join(each["said"].replace("  # ", "").split("\n")))
+        for each in _THRESHOLD.finditer(thresholds)
+    ]
+    patterns = _PATTERN.findall(settings)
+    return "\n".join(
+        [
+            _made_of(str(folder)),
+            title,
+            "",
+            f"Reads the log of a {detector.owner}, writes `{detector.topic}`."
+            f" Its folder: [{folder}](../../{folder}).",
+            body.rstrip(),
+            "",
+            *_section("Thresholds", ("name", "value", "why"), rows),
+            "## The lines it knows",
+            "",
+            *(line for found in patterns for line in (f"`{found[1]}`", "", _code(found[0]), "")),
+            "## What tests hold it to",
+            "",
+            "Each case is a log and the events that must come of it:",
+            "",
+            *(f"- {name.replace('_', ' ')}" for name in _cases(detector)),
+            "",
+        ]
+    )
+
+
+def detectors_index(all_of_them: Iterable[Detector]) -> str:
+    """One line a detector."""
+    rows = [
+        (f"[{each.name}]({each.name}.md)", each.what, f"`{each.topic}`") for each in all_of_them
+    ]
+    return "\n".join(
+        [
+            _made_of("flink-jobs/detectors"),
+            "# Detectors",
+            "",
+            "What each looks for, what to do when it fires, what it cannot see.",
+            "",
+            *_table(("detector", "finds", "writes"), rows),
+            "",
+        ]
+    )
+
+
+def data_page(columns: Columns) -> str:
+    """The contract: views with their columns, then messages with their fields."""
+    schemas = {
+        path.name.removesuffix(".schema.json"): json.loads(path.read_text())
+        for path in sorted(SCHEMAS.glob("*.schema.json"))
+    }
+    parts = [
+        _made_of("sql/views and schemas"),
+        "# Data",
+        "",
+        "What may be relied on: the views of the database `stunwatch`, and the messages in Kafka.",
+        "Tables behind the views may change. All times are UTC.",
+        "",
+        "# Views",
+        "",
+    ]
+    for view, named in sorted(columns.items()):
+        fields = schemas.get(_schema_of(view), {}).get("properties", {})
+        rows = [(f"`{name}`", f"`{kind}`", _meaning(name, fields)) for name, kind in named]
+        parts += [f"## {view}", "", view_comment(view), ""]
+        parts += [*_table(("column", "type", "what it is"), rows), ""]
+    parts += ["# Messages", "", "One JSON object a message; what is unknown is absent.", ""]
+    for name, schema in schemas.items():
+        topics = ", ".join(f"`{each}`" for each in schema["x-topics"])
+        required = set(schema["required"])
+        rows = [
+            (f"`{field}`", _json_type(each), "yes" if field in required else "", meaning)
+            for field, each in schema["properties"].items()
+            for meaning in [_meaning(field, schema["properties"])]
+        ]
+        parts += [f"## {name}", "", f"{schema['description']} Topics: {topics}.", ""]
+        parts += [*_table(("field", "type", "always there", "what it is"), rows), ""]
+    return "\n".join(parts)
+
+
+def view_comment(view: str) -> str:
+    """What stands above a view: what one row is."""
+    text = (SQL / "views" / f"{view}.sql").read_text()
+    said = []
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        words = line.removeprefix("--")
+        # Deeper than a sentence's single space: SQL to copy.
+        said.append(f"`{words.strip()}`" if words.startswith("   ") else words.strip())
+    return "\n".join(said)
+
+
+def fill(page: str, tables: Mapping[str, tuple[tuple[str, ...], list[tuple[str, ...]]]]) -> str:
+    """A page with each table put between its two marks. Raises ValueError where one is missing."""
+    for name, (header, rows) in tables.items():
+        before, mark, rest = page.partition(_FILLED.format(name))
+        _, end, after = rest.partition(_END)
+        if not mark or not end:
+            raise ValueError(f"the page has no place for the table {name}")
+        page = f"{before}{mark}\n" + "\n".join(_table(header, rows)) + f"\n\n{end}{after}"
+    return page
+
+
+def _made_of(what: str) -> str:
+    return f"<!-- Made by `make docs` from {what}: change it there. -->\n"
+
+
+def _schema_of(view: str) -> str:
+    return FED_BY.get(view, f"{view.removesuffix('s')}.v1")
+
+
+def _meaning(name: str, fields: Mapping[str, Any]) -> str:
+    field = fields.get(name, {})
+    values = [each for each in field.get("enum", []) if isinstance(each, str)]
+    said = str(field.get("description") or COMMON.get(name, ""))
+    if name == "severity" and values:
+        said = ""
+    listed = ", ".join(f"`{each}`" for each in values if each not in said)
+    return " ".join(filter(None, (said, listed)))
+
+
+def _json_type(field: Mapping[str, Any]) -> str:
+    if "const" in field:
+        return json.dumps(field["const"])
+    kind = field.get("type", "string" if "enum" in field else "")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _cases(detector: Detector) -> list[str]:
+    cases = [*detector.folder.glob("cases/*/input.log"), *detector.folder.glob("joins/*/host.log")]
+    return sorted(path.parent.name for path in cases)
+
+
+def _section(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    return [f"## {title}", "", *_table(header, rows), ""] if rows else []
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = (header, tuple("---" for _ in header), *rows)
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
+
+
+def _code(line: str) -> str:
+    return f"    {line}"
