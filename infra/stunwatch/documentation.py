@@ -5,6 +5,8 @@
     docs/data.md                what travels and what is asked, from schemas/ and sql/views/
     docs/scaling.md             its tables alone, from scaling.yaml; the words are written by hand
 
+tests/documentation/accept.py is that command: the types of views are ClickHouse's own.
+
 Nothing here touches a file or the network but to read the project's own.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 
 from detectors.catalogue import Detector, detectors
 from stunwatch import scaling
+from stunwatch.scaling import Row, Table
 from stunwatch.schema import SQL
 from stunwatch.settings import ROOT
 
@@ -75,11 +78,11 @@ def detector_page(detector: Detector) -> str:
     title, _, body = (detector.folder / "README.md").read_text().partition("\n")
     settings = (detector.folder / "detector.yaml").read_text()
     _, _, thresholds = settings.partition("\nthresholds:\n")
-    rows = [
-        (f"`{each['name']}`", each["value"], " ".join(each["said"].replace("  # ", "").split("\n")))
+    rows: list[Row] = [
+        (f"`{each['name']}`", each["value"], " ".join(each["said"].replace("#", "").split()))
         for each in _THRESHOLD.finditer(thresholds)
     ]
-    patterns = _PATTERN.findall(settings)
+    patterns = [each for each in _PATTERN.findall(settings) if each[1] in detector.patterns]
     return "\n".join(
         [
             _made_of(str(folder)),
@@ -105,7 +108,7 @@ def detector_page(detector: Detector) -> str:
 
 def detectors_index(all_of_them: Iterable[Detector]) -> str:
     """One line a detector."""
-    rows = [
+    rows: list[Row] = [
         (f"[{each.name}]({each.name}.md)", each.what, f"`{each.topic}`") for each in all_of_them
     ]
     return "\n".join(
@@ -139,20 +142,22 @@ def data_page(columns: Columns) -> str:
     ]
     for view, named in sorted(columns.items()):
         fields = schemas.get(_schema_of(view), {}).get("properties", {})
-        rows = [(f"`{name}`", f"`{kind}`", _meaning(name, fields)) for name, kind in named]
+        columned: list[Row] = [
+            (f"`{name}`", f"`{kind}`", _meaning(name, fields)) for name, kind in named
+        ]
         parts += [f"## {view}", "", view_comment(view), ""]
-        parts += [*_table(("column", "type", "what it is"), rows), ""]
+        parts += [*_table(("column", "type", "what it is"), columned), ""]
     parts += ["# Messages", "", "One JSON object a message; what is unknown is absent.", ""]
     for name, schema in schemas.items():
         topics = ", ".join(f"`{each}`" for each in schema["x-topics"])
         required = set(schema["required"])
-        rows = [
+        fielded: list[Row] = [
             (f"`{field}`", _json_type(each), "yes" if field in required else "", meaning)
             for field, each in schema["properties"].items()
             for meaning in [_meaning(field, schema["properties"])]
         ]
         parts += [f"## {name}", "", f"{schema['description']} Topics: {topics}.", ""]
-        parts += [*_table(("field", "type", "always there", "what it is"), rows), ""]
+        parts += [*_table(("field", "type", "always there", "what it is"), fielded), ""]
     return "\n".join(parts)
 
 
@@ -169,7 +174,7 @@ def view_comment(view: str) -> str:
     return "\n".join(said)
 
 
-def fill(page: str, tables: Mapping[str, tuple[tuple[str, ...], list[tuple[str, ...]]]]) -> str:
+def fill(page: str, tables: Mapping[str, Table]) -> str:
     """A page with each table put between its two marks. Raises ValueError where one is missing."""
     for name, (header, rows) in tables.items():
         before, mark, rest = page.partition(_FILLED.format(name))
@@ -210,11 +215,11 @@ def _cases(detector: Detector) -> list[str]:
     return sorted(path.parent.name for path in cases)
 
 
-def _section(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _section(title: str, header: Row, rows: list[Row]) -> list[str]:
     return [f"## {title}", "", *_table(header, rows), ""] if rows else []
 
 
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def _table(header: Row, rows: Iterable[Row]) -> list[str]:
     lines = (header, tuple("---" for _ in header), *rows)
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
 

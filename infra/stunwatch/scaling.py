@@ -18,6 +18,10 @@ import yaml
 from stunwatch.schema import SQL
 from stunwatch.settings import ROOT
 
+Row = tuple[str, ...]
+Table = tuple[Row, list[Row]]
+"""A header, and its rows."""
+
 FLEETS = (1_000, 10_000, 100_000)
 """Hosts."""
 
@@ -76,7 +80,7 @@ def needs(hosts: int) -> Needs:
         * kafka_days()
         * known["kafka_copies"]
         / 1e9,
-        # Twice the slots: a topic's partitions can be added to, a key then changes its own.
+        # Twice the slots: partitions that are added later move keys to others, out of order.
         partitions=2 * slots,
         slots=slots,
         task_managers=ceil(slots / known["slots_per_task_manager"]),
@@ -161,18 +165,18 @@ def figures() -> dict[str, float]:
     return {name: each["value"] for part in _known().values() for name, each in part.items()}
 
 
-def tables() -> dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+def tables() -> dict[str, Table]:
     """The tables of docs/scaling.md: a header and its rows, by name."""
     fleets = [needs(hosts) for hosts in FLEETS]
     said = ("what", "value", "why")
-    parts = {
+    parts: dict[str, Table] = {
         name: (
             said,
             [(_words(key), _number(each["value"]), each["why"]) for key, each in part.items()],
         )
         for name, part in _known().items()
     }
-    rows = [
+    rows: list[tuple[str, list[float]]] = [
         ("lines a second, on average", [each.lines_per_second for each in fleets]),
         ("latency samples a second", [each.samples_per_second for each in fleets]),
         ("Fluent Bit, cores", [each.fluent_bit_cores for each in fleets]),
@@ -251,8 +255,8 @@ def _number(value: float) -> str:
 
 def _rounded(hosts: int) -> int:
     """Two digits: more would claim more than is known."""
-    digits = max(0, len(str(hosts)) - 2)
-    return hosts // 10**digits * 10**digits
+    step = int("1" + "0" * max(0, len(str(hosts)) - 2))
+    return hosts // step * step
 
 
 @cache

@@ -5,6 +5,7 @@ The views' types are asked of a ClickHouse that is started for it.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -13,17 +14,18 @@ from stunwatch.documentation import Columns, pages
 from stunwatch.schema import SQL
 from tests.investigations.server import running
 
+# SELECT * FROM log_lines_with(words = 'lost access'), above a view that takes parameters
+_EXAMPLE = re.compile(r"^-- +SELECT \* FROM (\w+\(.+\))$", re.MULTILINE)
+
 
 def columns_of(reader: ClickHouse) -> Columns:
     """Every view of the contract, and its columns in their order."""
     found: dict[str, list[tuple[str, str]]] = {}
     for path in sorted((SQL / "views").glob("*.sql")):
-        rows = reader.rows(
-            "SELECT name, type FROM system.columns"
-            " WHERE database = 'stunwatch' AND table = {view:String} ORDER BY position",
-            {"view": path.stem},
-        )
-        found[path.stem] = [(name, kind) for name, kind in rows]
+        example = _EXAMPLE.search(path.read_text())
+        asked = example[1] if example else path.stem
+        rows = reader.rows(f"DESCRIBE (SELECT * FROM {asked})")
+        found[path.stem] = [(name, kind) for name, kind, *_ in rows]
     return found
 
 
