@@ -127,7 +127,7 @@ def limits() -> list[tuple[str, int, str]]:
         (
             "two slots of Flink do not keep up with a storm",
             LEAST_SLOTS * known["flink_records_per_core_second"] * share / peak,
-            "partitions, then slots: `parallelism` and task managers",
+            "more partitions, then more task managers",
         ),
         (
             "one Fluent Bit does not keep up with a storm",
