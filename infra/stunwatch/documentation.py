@@ -14,9 +14,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from detectors.catalogue import Detector, detectors
 from stunwatch import scaling
@@ -36,25 +40,6 @@ FED_BY = {
     "log_lines_with": "log_line.v1",
 }
 """Views whose schema is not called as one of their rows: stuns are stun.v1."""
-
-COMMON = {
-    "event_id": "Identity: the same for the same fact, however often it is worked out.",
-    "incident_id": "The same as event_id.",
-    "revision": "Of several rows of one event_id the highest is the event.",
-    "is_deleted": "1 takes the event back.",
-    "detector": "Which detector tells it.",
-    "host": "The ESXi host.",
-    "vm": "The VM, by its folder's name, which a renamed VM keeps.",
-    "datastore": "The datastore that the VM's folder lies on, or that the line names.",
-    "device": "The LUN, by its identifier (naa., eui., t10., mpx.), or what the line calls it.",
-    "started_at": "When it began, UTC.",
-    "ended_at": "When it ended, UTC.",
-    "evidence": "The lines that prove it, verbatim.",
-    "detected_at": "When it was worked out, UTC.",
-    "run_id": "`live`, or the id of the replay that told it.",
-    "severity": "`normal`, `notice`, `warning` or `critical`.",
-}
-"""What is said once for all views, where the schema leaves it open."""
 
 _PATTERN = re.compile(r"^  # (?P<line>.+)\n  (?P<name>\w+): ", re.MULTILINE)
 _THRESHOLD = re.compile(r"^(?P<said>(?:  # .+\n)*)  (?P<name>\w+): (?P<value>\d+)$", re.MULTILINE)
@@ -126,10 +111,7 @@ def detectors_index(all_of_them: Iterable[Detector]) -> str:
 
 def data_page(columns: Columns) -> str:
     """The contract: views with their columns, then messages with their fields."""
-    schemas = {
-        path.name.removesuffix(".schema.json"): json.loads(path.read_text())
-        for path in sorted(SCHEMAS.glob("*.schema.json"))
-    }
+    schemas = _schemas()
     parts = [
         _made_of("sql/views and schemas"),
         "# Data",
@@ -137,26 +119,26 @@ def data_page(columns: Columns) -> str:
         "What may be relied on: the views of the database `stunwatch`, and the messages in Kafka.",
         "Tables behind the views may change. All times are UTC.",
         "",
-        "# Views",
+        "## Views",
         "",
     ]
     for view, named in sorted(columns.items()):
         fields = schemas.get(_schema_of(view), {}).get("properties", {})
         columned: list[Row] = [
-            (f"`{name}`", f"`{kind}`", _meaning(name, fields)) for name, kind in named
+            (f"`{name}`", f"`{kind}`", _meaning(view, name, fields)) for name, kind in named
         ]
-        parts += [f"## {view}", "", view_comment(view), ""]
+        parts += [f"### {view}", "", view_comment(view), ""]
         parts += [*_table(("column", "type", "what it is"), columned), ""]
-    parts += ["# Messages", "", "One JSON object a message; what is unknown is absent.", ""]
+    parts += ["## Messages", "", "One JSON object a message; what is unknown is absent.", ""]
     for name, schema in schemas.items():
         topics = ", ".join(f"`{each}`" for each in schema["x-topics"])
         required = set(schema["required"])
         fielded: list[Row] = [
             (f"`{field}`", _json_type(each), "yes" if field in required else "", meaning)
             for field, each in schema["properties"].items()
-            for meaning in [_meaning(field, schema["properties"])]
+            for meaning in [_meaning(name, field, schema["properties"])]
         ]
-        parts += [f"## {name}", "", f"{schema['description']} Topics: {topics}.", ""]
+        parts += [f"### {name}", "", f"{schema['description']} Topics: {topics}.", ""]
         parts += [*_table(("field", "type", "always there", "what it is"), fielded), ""]
     return "\n".join(parts)
 
@@ -193,14 +175,35 @@ def _schema_of(view: str) -> str:
     return FED_BY.get(view, f"{view.removesuffix('s')}.v1")
 
 
-def _meaning(name: str, fields: Mapping[str, Any]) -> str:
+@cache
+def _schemas() -> dict[str, Any]:
+    return {
+        path.name.removesuffix(".schema.json"): json.loads(path.read_text())
+        for path in sorted(SCHEMAS.glob("*.schema.json"))
+    }
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """What is said of columns: documentation.yaml, then what all schemas that tell it agree on."""
+    told: defaultdict[str, set[str]] = defaultdict(set)
+    for schema in _schemas().values():
+        for name, field in schema["properties"].items():
+            if "description" in field:
+                told[name].add(field["description"])
+    agreed = {name: said.pop() for name, said in told.items() if len(said) == 1}
+    ours: dict[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    return agreed | ours
+
+
+def _meaning(place: str, name: str, fields: Mapping[str, Any]) -> str:
+    """What a column of a view or a field of a message is, and which values it takes."""
     field = fields.get(name, {})
+    known = _meanings()
+    said = field.get("description") or known.get(f"{place}.{name}") or known.get(name, "")
     values = [each for each in field.get("enum", []) if isinstance(each, str)]
-    said = str(field.get("description") or COMMON.get(name, ""))
-    if name == "severity" and values:
-        said = ""
-    listed = ", ".join(f"`{each}`" for each in values if each not in said)
-    return " ".join(filter(None, (said, listed)))
+    listed = ", ".join(f"`{each}`" for each in values if f"`{each}`" not in said)
+    return " ".join(filter(None, (said, f"One of: {listed}." if listed else "")))
 
 
 def _json_type(field: Mapping[str, Any]) -> str:
