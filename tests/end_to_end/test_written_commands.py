@@ -26,7 +26,6 @@ ELSEWHERE = {
     "stunwatch dashboards": "asks Superset: tests/dashboards",
     "stunwatch watch": "goes on until it is left: test_watch.py",
     "stunwatch simulate": "a night of a fleet: tests/simulation",
-    "stunwatch down": "is the last, of the fixture",
     "fluent-bit": "test_your_own_host.py",
 }
 """What begins so is not run here, and why."""
