@@ -6,7 +6,7 @@ STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
 SEED ?= 1
 
-.PHONY: demo test test-slow up down bench score lint format
+.PHONY: demo test test-slow up down bench score docs lint format
 
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
@@ -28,6 +28,9 @@ bench: .venv/ready ## speeds as ratios, into build/bench.json
 
 score: .venv/ready ## simulate, replay, compare with the truth: make score SEED=7
 	$(PYTHON) -m stunwatch.score --seed $(SEED)
+
+docs: .venv/ready ## the pages that are made of the folders
+	$(PYTHON) -m tests.documentation.accept
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -1,7 +1,8 @@
 """Speeds of the running pipeline, as ratios within one run: `make bench`.
 
 Measures (a) Kafka → blackhole, the no-op; (b) the live job on the same topic with the same DDL;
-(c) a replay from file to queryable; (d) the way of a live line to its row. Prints a table and
+(c) a replay from file to queryable, and what its lines cost Kafka and ClickHouse; (d) the way of a
+live line to its row. Prints a table and
 writes build/bench.json. `live_ratio` = (b) / (a) in records per CPU-second, start-up taken off, is
 the figure to watch.
 """
@@ -51,6 +52,9 @@ MATCHING = 0.01
 
 JOBS = ("noop", "live", "live+100")
 """Measured in turn; the last with a hundred more literals than the detectors ask for."""
+
+KEEPERS = ("kafka", "clickhouse")
+"""The components that keep every line."""
 
 
 def vmware_log_lines(count: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -272,15 +276,30 @@ def replay_speed(settings: Settings, count: int, console: Console) -> dict[str, 
             files[vm].write(line + "\n")
         for file in files.values():
             file.close()
+        before = kept_bytes(settings)
+        meters = {name: CpuMeter(settings, name) for name in KEEPERS}
         with plan([Path(folder)], Options()) as what:
             outcome = replay.run(settings, what, Options(), console)
+        cpu_seconds = {name: meter.stop() for name, meter in meters.items()}
     if outcome.missing:
         raise SystemExit(outcome.summary)
+    kept = kept_bytes(settings)
     return {
+        **{f"{name}_cpu_us_per_line": cpu_seconds[name] / count * 1e6 for name in KEEPERS},
+        **{f"{name}_bytes_per_line": (kept[name] - before[name]) / count for name in KEEPERS},
         "replay_lines": count,
         "replay_seconds": outcome.seconds,
         "replay_lines_per_second": count / outcome.seconds,
     }
+
+
+def kept_bytes(settings: Settings) -> dict[str, float]:
+    """Bytes on disk of what was replayed: in Kafka's topic, and in ClickHouse with its index."""
+    topic = (settings.home / "kafka").rglob(f"{BACKFILL}-*/*.log")
+    [(rows,)] = as_user(settings, "admin").rows(
+        "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND table = 'log_lines_stored'"
+    )
+    return {"kafka": sum(path.stat().st_size for path in topic), "clickhouse": rows}
 
 
 def live_latency(settings: Settings, count: int) -> dict[str, float]:

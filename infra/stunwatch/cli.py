@@ -16,6 +16,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from stunwatch.errors import UserError
+from stunwatch.printable import printable_lines
 
 COMMANDS = (
     "up",
@@ -84,7 +85,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        said = f"[red]stunwatch:[/] {escape(str(error))}"
+        said = f"[red]stunwatch:[/] {escape(printable_lines(str(error)))}"
         Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:

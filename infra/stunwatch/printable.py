@@ -13,6 +13,11 @@ def printable(text: str) -> str:
     return _COMMANDS.sub(_sign, text)
 
 
+def printable_lines(text: str) -> str:
+    """The same of text of several lines, which stay lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def _sign(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code < 0x20:

@@ -187,3 +187,10 @@ def test_the_row_of_a_dashboard_is_full() -> None:
         for part in parts.values():
             if isinstance(part, dict) and part["type"] == "ROW":
                 assert sum(parts[each]["meta"]["width"] for each in part["children"]) == 12, name
+
+
+@by_chart
+def test_a_table_shows_what_logs_say_as_text(name: str) -> None:
+    chart = FILES[name]
+    if chart["viz_type"] == "table":
+        assert chart["params"]["allow_render_html"] is False

@@ -31,6 +31,7 @@ from stunwatch.audit.files import Finder, StoredFile, look_again, stored_files
 from stunwatch.audit.repair import repair as ship_again
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.commands.replay import zone
+from stunwatch.printable import printable
 from stunwatch.settings import load_settings
 
 EXIT_DIFFERS = 1
@@ -250,15 +251,20 @@ def _events(name: str, finding: str, compared: Comparison, most: int) -> Table:
     ):
         table.add_column(column, overflow="fold")
     for each in shown:
-        whose = escape(each.owner), escape(each.anchor)
+        whose = _shown(each.owner), _shown(each.anchor)
         if is_different:
             for field_name, mine, theirs in each.fields:
-                table.add_row(*whose, field_name, escape(mine) or "-", escape(theirs) or "-")
+                table.add_row(*whose, field_name, _shown(mine) or "-", _shown(theirs) or "-")
                 whose = "", ""
         else:
             rows = each.recomputed or each.stored
-            table.add_row(*whose, escape("\n".join(_told(row) for row in rows)))
+            table.add_row(*whose, "\n".join(_shown(_told(row)) for row in rows))
     return table
+
+
+def _shown(text: str) -> str:
+    """Text from logs in a table: no markup, no command to the terminal."""
+    return escape(printable(text))
 
 
 def _told(row: dict[str, str]) -> str:
@@ -281,7 +287,7 @@ def _gaps(files: list[StoredFile], refused: dict[str, str], most: int) -> Table:
             note = f"it is now {each.path}"
         else:
             note = ""
-        table.add_row(escape(each.name), "\n".join(first), f"{each.gap_bytes:,}", escape(note))
+        table.add_row(_shown(each.name), "\n".join(first), f"{each.gap_bytes:,}", _shown(note))
     return table
 
 

@@ -19,6 +19,7 @@ from stunwatch.history import wait_until_read
 from stunwatch.inventory.files import Source, read
 from stunwatch.inventory.items import items_of
 from stunwatch.kafka import Kafka
+from stunwatch.printable import printable
 from stunwatch.settings import load_settings
 from stunwatch.shipping import Shipper
 from stunwatch.times import moment
@@ -90,7 +91,8 @@ def load(
             paths, host, observed_at, lambda files: status.update(f"reading: {files} files")
         )
         for problem in reading.problems:
-            console.print(f"[yellow]{problem.path}: {problem.sentence}", soft_wrap=True)
+            said = printable(f"{problem.path}: {problem.sentence}")
+            console.print(said, style="yellow", markup=False, soft_wrap=True)
         if not reading.sources:
             raise UserError("There is no inventory to load.")
         status.update("storing")
@@ -108,9 +110,8 @@ def load(
         wait_until_read(kafka, "clickhouse-events", kafka.ends([TOPIC]), lambda: None)
     for source in reading.sources:
         commands = ", ".join(output.command for output in source.outputs)
-        console.print(
-            f"{source.host} at {source.observed_at:%Y-%m-%d %H:%M:%S}: {commands}", soft_wrap=True
-        )
+        said = f"{source.host} at {source.observed_at:%Y-%m-%d %H:%M:%S}: {commands}"
+        console.print(printable(said), markup=False, soft_wrap=True)
     console.print(
         f"loaded {counts['extent']} extents, {counts['device']} descriptions of devices,"
         f" {counts['raw_device_mapping']} raw device mappings, {counts['virtual_machine']} VMs,"

@@ -36,6 +36,7 @@ from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.errors import UserError
 from stunwatch.history import HistoryJob, wait_until_read
 from stunwatch.kafka import Kafka
+from stunwatch.printable import printable
 from stunwatch.runtime.intake import why_intake_is_stopped
 from stunwatch.settings import Settings, load_settings
 from stunwatch.shipping import Shipper, by_topic
@@ -95,7 +96,8 @@ def replay(
     console = Console(stderr=True)
     with plan(paths, options) as what:
         for problem in what.problems:
-            console.print(f"[yellow]{problem.path}: {problem.sentence}", highlight=False)
+            said = printable(f"{problem.path}: {problem.sentence}")
+            console.print(said, style="yellow", markup=False, highlight=False)
         if not what.files:
             raise UserError("There is nothing to replay.")
         outcome = run(settings, what, options, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
 from stunwatch.investigations import investigations
+from stunwatch.printable import printable_lines
 from stunwatch.settings import load_settings
 
 
@@ -64,9 +66,15 @@ def sql(
         )
     output = output or ("PrettyCompact" if sys.stdout.isatty() else "TSVWithNames")
     reader = as_user(load_settings(), "reader")
-    for piece in reader.stream(query.rstrip("; \n"), parameters, output=output):
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+    pieces = reader.stream(query.rstrip("; \n"), parameters, output=output)
+    if sys.stdout.isatty():
+        # A program gets the bytes as they are; a terminal would obey those that are commands.
+        for text in codecs.iterdecode(pieces, "utf-8", errors="replace"):
+            sys.stdout.write(printable_lines(text))
+    else:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+    sys.stdout.flush()
 
 
 def _name_and_value(text: str) -> tuple[str, str]:

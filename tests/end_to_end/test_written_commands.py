@@ -1,0 +1,108 @@
+"""The commands of README and docs, run in the order in which they are written, on one pipeline."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from stunwatch.commands.demo import INCIDENT
+from tests.documentation.written import READ, ROOT, Written, outputs, written
+from tests.end_to_end.conftest import STUNWATCH, Pipeline
+
+PAGES = [each for each in READ if each.name == "README.md" and each.parent == ROOT] + sorted(
+    each for each in READ if each.parent == ROOT / "docs"
+)
+
+ELSEWHERE = {
+    "make test": "these are the tests",
+    "stunwatch collect": "asks a vCenter: tests/vcenter",
+    "stunwatch doctor --host": "asks a vCenter: tests/vcenter",
+    "stunwatch up --collect": "asks a vCenter: tests/vcenter",
+    "stunwatch dashboards": "asks Superset: tests/dashboards",
+    "stunwatch watch": "goes on until it is left: test_watch.py",
+    "stunwatch simulate": "a night of a fleet: tests/simulation",
+    "fluent-bit": "test_your_own_host.py",
+}
+"""What begins so is not run here, and why."""
+
+NAMES_AN_INCIDENT = "1f0a3a51"
+"""Stands in pages where a reader's own incident would."""
+
+LETS_FALL_SHORT = {"doctor": 1}
+"""Commands that may exit so: this machine may lack what a reader's has."""
+
+
+def is_run_here(each: Written) -> bool:
+    command = " ".join(each.words)
+    return not any(re.match(rf"{re.escape(start)}\b", command) for start in ELSEWHERE)
+
+
+def test_every_command_that_needs_no_host_does_what_it_says(
+    pipelines: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    pipeline = pipelines()
+    here = tmp_path / "here"
+    here.mkdir()
+    # What pages call the reader's own files.
+    case = ROOT / "tests/inventory/cases/esxi55_everything_of_a_host/input.txt"
+    shutil.copy(case, here / "esx01.txt")
+    with tarfile.open(here / "esx-esx01-2024-05-06.tgz", "w:gz") as bundle:
+        bundle.add(INCIDENT, "esx-esx01-2024-05-06")
+    ran = set()
+    for page in PAGES:
+        shown = outputs(page)
+        for each in written(page):
+            command = each.line.removeprefix("$ ")
+            if each.kind == "quoted" or command in ran or not is_run_here(each):
+                continue
+            ran.add(command)
+            done = run(pipeline, each, here)
+            may = {0, LETS_FALL_SHORT.get(each.words[1], 0)}
+            assert done.returncode in may, f"{each}\n{done.stdout}{done.stderr}"
+            for line in shown.get(command, []):
+                assert is_told(line, done.stdout + done.stderr), f"{each}: {line}"
+    assert {"make demo", "make up", ".venv/bin/stunwatch status"} <= ran
+
+
+def run(pipeline: Pipeline, each: Written, here: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command; ours in a folder with a reader's files, `make` in the project's."""
+    words = list(each.words)
+    if NAMES_AN_INCIDENT in words:
+        worst = "SELECT toString(incident_id) FROM incidents ORDER BY worst_stun_us DESC LIMIT 1"
+        words[words.index(NAMES_AN_INCIDENT)] = pipeline.one(worst)
+    if words[0] == "stunwatch":
+        words[0] = str(STUNWATCH)
+    return subprocess.run(
+        words,
+        cwd=ROOT if words[0] == "make" else here,
+        env=pipeline.environment | dict(each.environment) | {"COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# What differs by machine and day: how long it took, and what a page leaves out.
+_OPEN = re.compile(r"\d[\d.,]* (?:s|lines/s)\b|…")
+
+
+def is_told(line: str, said: str) -> bool:
+    """Whether a page's line stands in what was said. Superset's is of a start with dashboards."""
+    if line.startswith("✓ superset"):
+        return True
+    parts = (part.split() for part in _OPEN.split(line))
+    wanted = ".*".join(r"\s+".join(map(re.escape, words)) for words in parts)
+    return re.search(wanted, said, re.DOTALL) is not None
+
+
+def test_what_is_run_elsewhere_is_still_written() -> None:
+    commands = [" ".join(each.words) for page in READ for each in written(page)]
+    for start in ELSEWHERE:
+        assert any(each.startswith(start) for each in commands), start
+    assert os.access(STUNWATCH, os.X_OK)
