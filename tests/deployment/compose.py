@@ -27,8 +27,8 @@ IMAGES = {
 """Service → its part of versions.toml; every other one runs the project's image."""
 
 SYSLOG = {"10514/udp", "10514/tcp", "10601/tcp", "1514/tcp", "6514/tcp"}
-ENDS = {"setup", "dashboards", "stunwatch"}
-"""Services that do one thing and end."""
+ENDS = {"setup", "stunwatch"}
+"""Services that do one thing and end; `up --wait` starts the first, and others wait for it."""
 
 WITHOUT_HEALTH = {"fluent-bit", "collect-vmlogs", "collect-latency", "collect-inventory"}
 """Nothing in their containers can ask them; the file says so."""
@@ -95,6 +95,9 @@ def _unresolved(compose: dict[str, Any]) -> Iterator[str]:
                     and "healthcheck" not in (services[needed])
                 ):
                     yield f"{name} waits for the health of {needed}, which has none"
+        waits = [each.get("depends_on", {}).get("setup") for each in services.values()]
+        if "setup" in services and {"condition": "service_completed_successfully"} not in waits:
+            yield "nobody waits for setup, and up --wait fails"
 
 
 def _undefined(compose: dict[str, Any]) -> Iterator[str]:

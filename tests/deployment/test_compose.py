@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -109,26 +108,6 @@ def test_programs_get_the_secrets_named_like_variables(tmp_path: Path) -> None:
     )
     assert "STUNWATCH_ONE=a b$c\n" in done.stdout
     assert "not a variable" not in done.stdout
-
-
-def test_kafkas_start_fills_in_local_modes_settings(tmp_path: Path) -> None:
-    settings = tmp_path / "kafka.properties"
-    text = (ROOT / "infra/kafka/start").read_text()
-    secure = tmp_path / "secure.properties"
-    secure.write_text(
-        "password=$${dir:${secrets}:kafka_admin}\nlisteners=CLIENTS://x:${kafka_port}\n"
-    )
-    command = text[text.index("sed -e") : text.index("\nif [")]
-    command = command.replace("/opt/stunwatch/kafka/server", str(ROOT / "infra/kafka/server"))
-    command = command.replace("/opt/stunwatch/kafka", str(tmp_path))
-    places = f"HOME_FOLDER=/home DATA=/data SETTINGS={settings}\n"
-    subprocess.run(["bash", "-euc", places + command], check=True)
-    filled = settings.read_text()
-    assert "password=${dir:/home/secrets:kafka_admin}\n" in filled
-    assert "log.dirs=/data\n" in filled
-    assert not re.search(r"\$\{(?!dir:)", filled)
-    # Of what stands twice, Kafka takes the last.
-    assert filled.rstrip().endswith("advertised.listeners=CLIENTS://kafka:9092")
 
 
 def test_shell_scripts_parse() -> None:
