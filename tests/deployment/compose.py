@@ -217,16 +217,14 @@ def _ports_of_clients(compose: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _other_users(compose: dict[str, Any]) -> Iterator[str]:
-    acls = ROOT / "infra/kafka/acls.yaml"
-    if acls.exists():
-        principals = {"admin", *yaml.safe_load(acls.read_text())}
-        told = {
-            each["source"].removeprefix("kafka_")
-            for each in compose["services"]["kafka"]["secrets"]
-            if each["source"].startswith("kafka_")
-        }
-        if told != principals:
-            yield f"Kafka's users differ from acls.yaml: {sorted(told ^ principals)}"
+    principals = {"admin", *yaml.safe_load((ROOT / "infra/kafka/acls.yaml").read_text())}
+    told = {
+        each["source"].removeprefix("kafka_")
+        for each in compose["services"]["kafka"]["secrets"]
+        if each["source"].startswith("kafka_")
+    }
+    if told != principals:
+        yield f"Kafka's users differ from acls.yaml: {sorted(told ^ principals)}"
     users = ElementTree.parse(clickhouse.CONFIG / "users.xml").find("users")
     assert users is not None
     wanted = {each.tag for each in users} - {"default"}
