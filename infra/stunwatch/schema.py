@@ -91,9 +91,7 @@ def apply(clickhouse: ClickHouse, cluster: Cluster | None = None) -> list[str]:
     pipes = [each for each in files if each.stage in PIPES]
     if any(each.name in changed for each in pipes):
         changed |= {each.name for each in pipes}
-        for each in reversed(pipes):
-            for name in reversed(each.created):
-                clickhouse.command(f"DROP TABLE IF EXISTS {name} SYNC")
+        drop_pipes(clickhouse)
     for each in files:
         if each.name not in changed:
             continue
@@ -104,11 +102,22 @@ def apply(clickhouse: ClickHouse, cluster: Cluster | None = None) -> list[str]:
                 _add_columns(clickhouse, each)
             if cluster:
                 _open_shards(clickhouse, each, cluster)
-        clickhouse.command(
-            "INSERT INTO schema_applied (name, fingerprint)"
-            f" VALUES ('{each.name}', '{each.fingerprint}')"
-        )
+        _note(clickhouse, each.name, each.fingerprint)
     return sorted(changed)
+
+
+def drop_pipes(clickhouse: ClickHouse) -> None:
+    """Stop the flow from Kafka into the tables, until `apply` makes it anew."""
+    for each in reversed([each for each in sql_files() if each.stage in PIPES]):
+        for name in reversed(each.created):
+            clickhouse.command(f"DROP TABLE IF EXISTS {name} SYNC")
+        _note(clickhouse, each.name, "")
+
+
+def _note(clickhouse: ClickHouse, name: str, fingerprint: str) -> None:
+    clickhouse.command(
+        f"INSERT INTO schema_applied (name, fingerprint) VALUES ('{name}', '{fingerprint}')"
+    )
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,11 @@ PATHS = {
     "clickhouse": {"./infra/clickhouse:/etc/stunwatch:ro"},
     "fluent-bit": {"./ingest:/opt/stunwatch/ingest:ro"},
     "alerts": {"./infra/alerts:/opt/stunwatch/infra/alerts:ro"},
-    "prometheus": {"./infra/prometheus:/etc/prometheus:ro"},
+    "prometheus": {
+        "./infra/prometheus/prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
+        "./infra/prometheus/rules.yaml:/etc/prometheus/rules.yaml:ro",
+        "./infra/prometheus/containers:/etc/prometheus/targets:ro",
+    },
 }
 """The configuration that local mode uses as well. sql/, flink-jobs/ and topics are in the image."""
 
@@ -108,7 +112,7 @@ def _undefined(compose: dict[str, Any]) -> Iterator[str]:
                 source = each["source"] if isinstance(each, dict) else each.split(":")[0]
                 if not source.startswith("."):
                     used.add(source)
-                elif source != "./infra/prometheus" and not (ROOT / source).exists():
+                elif not (ROOT / source).exists():
                     yield f"there is no {source}"
         if used != set(compose[kind]):
             yield f"{kind}: {sorted(used ^ set(compose[kind]))} are used or defined, not both"

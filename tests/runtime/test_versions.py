@@ -60,6 +60,16 @@ def test_the_simulated_vcenter_is_that_of_versions_toml() -> None:
     assert f"github.com/vmware/govmomi v{versions()['vcsim']['govmomi']}\n" in pinned
 
 
+def test_promtool_is_that_of_versions_toml() -> None:
+    # The module of Prometheus 3.13.5 is v0.313.5.
+    major, minor, patch = versions()["prometheus"]["version"].split(".")
+    pinned = (ROOT / "infra/promtool/go.mod").read_text()
+    module = "github.com/prometheus/prometheus"
+    assert f"{module} v0.{major}{minor.zfill(2)}.{patch} // indirect\n" in pinned
+    assert f"tool {module}/cmd/promtool\n" in pinned
+    assert versions()["prometheus"]["image"].endswith(f":v{versions()['prometheus']['version']}")
+
+
 def test_pyproject_agrees() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"apache-flink=={versions()['flink']['version']}" in project["dependencies"]
