@@ -29,7 +29,7 @@ OF_THE_PLACE = (
     *("uncompressed_cache_size", "background_pool_size", "background_schedule_pool_size"),
     *("background_message_broker_schedule_pool_size", "background_common_pool_size"),
     *("background_fetches_pool_size", "background_move_pool_size", "merge_tree"),
-    "storage_configuration",
+    *("storage_configuration", "backups"),
 )
 """Parts of config.xml that the operator or the size of a pod decide."""
 

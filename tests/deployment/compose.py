@@ -44,7 +44,11 @@ PATHS = {
     "clickhouse": {"./infra/clickhouse:/etc/stunwatch:ro"},
     "fluent-bit": {"./ingest:/opt/stunwatch/ingest:ro"},
     "alerts": {"./infra/alerts:/opt/stunwatch/infra/alerts:ro"},
-    "prometheus": {"./infra/prometheus:/etc/prometheus:ro"},
+    "prometheus": {
+        "./infra/prometheus/prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
+        "./infra/prometheus/rules.yaml:/etc/prometheus/rules.yaml:ro",
+        "./infra/prometheus/containers:/etc/prometheus/targets:ro",
+    },
 }
 """The configuration that local mode uses as well. sql/, flink-jobs/ and topics are in the image."""
 
@@ -108,7 +112,7 @@ def _undefined(compose: dict[str, Any]) -> Iterator[str]:
                 source = each["source"] if isinstance(each, dict) else each.split(":")[0]
                 if not source.startswith("."):
                     used.add(source)
-                elif source != "./infra/prometheus" and not (ROOT / source).exists():
+                elif not (ROOT / source).exists():
                     yield f"there is no {source}"
         if used != set(compose[kind]):
             yield f"{kind}: {sorted(used ^ set(compose[kind]))} are used or defined, not both"
@@ -217,16 +221,14 @@ def _ports_of_clients(compose: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _other_users(compose: dict[str, Any]) -> Iterator[str]:
-    acls = ROOT / "infra/kafka/acls.yaml"
-    if acls.exists():
-        principals = {"admin", *yaml.safe_load(acls.read_text())}
-        told = {
-            each["source"].removeprefix("kafka_")
-            for each in compose["services"]["kafka"]["secrets"]
-            if each["source"].startswith("kafka_")
-        }
-        if told != principals:
-            yield f"Kafka's users differ from acls.yaml: {sorted(told ^ principals)}"
+    principals = {"admin", *yaml.safe_load((ROOT / "infra/kafka/acls.yaml").read_text())}
+    told = {
+        each["source"].removeprefix("kafka_")
+        for each in compose["services"]["kafka"]["secrets"]
+        if each["source"].startswith("kafka_")
+    }
+    if told != principals:
+        yield f"Kafka's users differ from acls.yaml: {sorted(told ^ principals)}"
     users = ElementTree.parse(clickhouse.CONFIG / "users.xml").find("users")
     assert users is not None
     wanted = {each.tag for each in users} - {"default"}

@@ -199,7 +199,7 @@ def test_kafka_is_configured_as_in_local_mode() -> None:
 
 OF_THE_PLACE = re.compile(
     r"(jobmanager|taskmanager)\.(bind-host|host|rpc|memory|execution).*|blob\..*|rest\..*|web\..*"
-    r"|execution\.checkpointing\.dir|execution\.state-recovery.*|python\.(client\.)?executable"
+    r"|execution\.checkpointing\.(savepoint-)?dir|execution\.state-recovery.*|python\.(client\.)?executable"
     r"|io\..*|env\..*|metrics\..*"
 )
 """Settings of Flink that an operator or the size of a pod decide."""
