@@ -113,7 +113,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 def serve(settings: Settings, configuration: Path, host: str) -> subprocess.Popen[bytes]:
     (settings.home / host).mkdir()
-    own = replace(settings, home=settings.home / host, bind_address=host)
+    port = tcp_ports(settings)[host]
+    own = replace(settings, home=settings.home / host, bind_address=host, clickhouse_tcp_port=port)
     environment = clickhouse.launch(settings).environment
     environment |= {
         "STUNWATCH_CLICKHOUSE_PATH": f"{own.home}/",
@@ -128,11 +129,15 @@ def serve(settings: Settings, configuration: Path, host: str) -> subprocess.Pope
     )
 
 
+def tcp_ports(settings: Settings) -> dict[str, int]:
+    """A port of its own for each: with the same, both would take all of 127/8 for themselves."""
+    return dict(zip(HOSTS, (settings.clickhouse_tcp_port, settings.flink_rpc_port), strict=True))
+
+
 def cluster_of(settings: Settings) -> str:
     shards = "".join(
-        f"<shard><replica><host>{host}</host><port>{settings.clickhouse_tcp_port}</port></replica>"
-        "</shard>"
-        for host in HOSTS
+        f"<shard><replica><host>{host}</host><port>{port}</port></replica></shard>"
+        for host, port in tcp_ports(settings).items()
     )
     cluster = f"<main><secret>only in tests</secret>{shards}</main>"
     return f"<clickhouse><remote_servers>{cluster}</remote_servers></clickhouse>"

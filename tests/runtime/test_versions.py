@@ -70,6 +70,13 @@ def test_promtool_is_that_of_versions_toml() -> None:
     assert versions()["prometheus"]["image"].endswith(f":v{versions()['prometheus']['version']}")
 
 
+def test_kustomize_is_that_of_versions_toml() -> None:
+    pinned = (ROOT / "infra/kustomize/go.mod").read_text()
+    module = "sigs.k8s.io/kustomize/kustomize/v5"
+    assert f"{module} v{versions()['kustomize']['version']} // indirect\n" in pinned
+    assert f"tool {module}\n" in pinned
+
+
 def test_pyproject_agrees() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"apache-flink=={versions()['flink']['version']}" in project["dependencies"]
