@@ -277,9 +277,10 @@ def _set_offsets(admin: Any, group: str, offsets: Offsets) -> None:
 
 def _cluster(settings: Settings) -> str:
     """Which Kafka this is."""
-    asked = kafka.administrator(settings).describe_cluster(request_timeout=10)
+    # By a name: a client that nobody holds is gone before it is answered.
+    admin = kafka.administrator(settings)
     try:
-        return str(asked.result().cluster_id)
+        return str(admin.describe_cluster(request_timeout=10).result().cluster_id)
     except KafkaException as error:
         raise UserError(
             f"Kafka does not answer on {settings.bootstrap} ({error.args[0].str()})."
