@@ -11,5 +11,9 @@ settings.load_profile("same_examples")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Screenshots are made anew only when asked for: tests leave the tree as it is."""
+    """Screenshots are made anew only when asked for: tests leave the tree as it is.
+
+    With --secure, the end-to-end tests' pipelines ask for TLS and passwords as `up --secure` does.
+    """
+    parser.addoption("--secure", action="store_true", help="End-to-end tests on secured pipelines.")
     parser.addoption("--screenshots", type=Path, help="A folder for pictures of the dashboards.")

@@ -27,6 +27,7 @@ from engine.tracking import EVENT_TYPE, keyed_in_the_jvm
 from incidents.configuration import HOUR_US, KEEP_US, RUNNING_US
 from incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
 from incidents.signals import TOPICS
+from jobs.options import in_sql, kafka_options
 
 USUAL_HOURS_US = 28 * 24 * HOUR_US
 """Stuns of the last four weeks tell which hours are usual."""
@@ -120,9 +121,10 @@ def history_incidents(fed: DataStream, about: About) -> DataStream:
 def _shipped_events(bootstrap: str, topics: tuple[str, ...], scan: dict[str, str]) -> str:
     text = Path(__file__).with_name("correlate.sql").read_text()
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    options = ",\n  ".join(f"'{key}' = '{value}'" for key, value in scan.items())
     filled = Template(code).substitute(
-        bootstrap=bootstrap, topics=";".join(topics), scan_options=options
+        kafka_options=in_sql(kafka_options(bootstrap)),
+        topics=";".join(topics),
+        scan_options=in_sql(scan),
     )
     return filled.strip().removesuffix(";")
 

@@ -8,7 +8,7 @@ CREATE TEMPORARY TABLE shipped_events (
   `event` STRING
 ) WITH (
   'connector' = 'kafka',
-  'properties.bootstrap.servers' = '${bootstrap}',
+  ${kafka_options},
   'topic' = '${topics}',
   'key.format' = 'raw',
   'key.fields' = 'owner',

@@ -42,6 +42,7 @@ from engine.tracking import (
     keyed_in_the_jvm,
 )
 from jobs.correlate import About, correlate_history, correlate_live
+from jobs.options import in_sql, kafka_options, quoted
 
 LIVE_JOB = "stunwatch-detect-live"
 """The live job's name, by which the keeper finds it."""
@@ -106,13 +107,13 @@ def statements(
     is_live = run_id is None
     given: dict[str, Any] = {
         **detector("latency").thresholds,
-        "bootstrap": bootstrap,
+        "kafka_options": in_sql(kafka_options(bootstrap)),
         "topics": ";".join(topics),
-        "scan_options": _options(scan),
-        "literals": _quoted("\n".join(literals() if sought is None else sought)),
-        "run_condition": "TRUE" if run_id is None else f"`run_id` = '{_quoted(run_id)}'",
+        "scan_options": in_sql(scan),
+        "literals": quoted("\n".join(literals() if sought is None else sought)),
+        "run_condition": "TRUE" if run_id is None else f"`run_id` = '{quoted(run_id)}'",
         # Replays send their samples to the same topic.
-        "samples_condition": f"`run_id` = '{_quoted(run_id or 'live')}'",
+        "samples_condition": f"`run_id` = '{quoted(run_id or 'live')}'",
     }
     of_samples = ("samples.sql", "late_samples.sql") if is_live else ("samples.sql",)
     of_all = ("detect.sql", "late.sql") if is_live else ("detect.sql",)
@@ -130,7 +131,7 @@ def statements(
                     **given,
                     "origin": origin,
                     "samples_topic": topic,
-                    "samples_scan_options": _options(samples_scans[topic]),
+                    "samples_scan_options": in_sql(samples_scans[topic]),
                     "lateness": LATENESS[topic],
                 },
             )
@@ -152,16 +153,6 @@ def _united(name: str, origins: Iterable[str]) -> str:
     """The view of all origins' views of this name."""
     rows = " UNION ALL ".join(f"SELECT * FROM {origin}_{name}" for origin in origins)
     return f"CREATE TEMPORARY VIEW {name} AS {rows}"
-
-
-def _options(options: dict[str, str]) -> str:
-    """Lines of a table's WITH clause."""
-    return ",\n  ".join(f"'{key}' = '{_quoted(value)}'" for key, value in options.items())
-
-
-def _quoted(text: str) -> str:
-    """The inside of an SQL string literal."""
-    return text.replace("'", "''")
 
 
 def track_live(candidates: DataStream) -> DataStream:

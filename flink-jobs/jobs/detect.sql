@@ -25,7 +25,7 @@ CREATE TEMPORARY TABLE records (
   `kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL
 ) WITH (
   'connector' = 'kafka',
-  'properties.bootstrap.servers' = '${bootstrap}',
+  ${kafka_options},
   'topic' = '${topics}',
   'key.format' = 'raw',
   'key.fields' = 'owner',
@@ -89,7 +89,7 @@ CREATE TEMPORARY TABLE events (
   `event` STRING
 ) WITH (
   'connector' = 'kafka',
-  'properties.bootstrap.servers' = '${bootstrap}',
+  ${kafka_options},
   'topic' = 'events',
   'key.format' = 'raw',
   'key.fields' = 'owner',

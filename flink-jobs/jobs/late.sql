@@ -6,7 +6,7 @@ CREATE TEMPORARY TABLE late (
   `event` STRING
 ) WITH (
   'connector' = 'kafka',
-  'properties.bootstrap.servers' = '${bootstrap}',
+  ${kafka_options},
   'topic' = 'esxi.late',
   'key.format' = 'raw',
   'key.fields' = 'owner',

@@ -30,7 +30,7 @@ CREATE TEMPORARY TABLE ${origin}_samples (
     END - INTERVAL ${lateness}
 ) WITH (
   'connector' = 'kafka',
-  'properties.bootstrap.servers' = '${bootstrap}',
+  ${kafka_options},
   'topic' = '${samples_topic}',
   'key.format' = 'raw',
   'key.fields' = 'owner',

@@ -31,6 +31,7 @@ from rich.table import Table
 from detectors.catalogue import literals
 from ingest.records import LineRecords, Origin, kafka_key
 from ingest.replay import BACKFILL, Options, Reading, plan
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.clickhouse import as_user
 from stunwatch.commands import replay
 from stunwatch.commands.up import up
@@ -137,10 +138,10 @@ def records(count: int, seed: int) -> Iterator[dict[str, Any]]:
 def fill(settings: Settings, count: int) -> None:
     """Make the topics of the first two measurements; the first records stand in both."""
     drop_topics(settings)
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    admin = AdminClient(kafka_access(settings, ADMIN))
     for future in admin.create_topics([NewTopic(each, 2) for each in BENCH_TOPICS]).values():
         future.result()
-    shipper = Shipper(settings.bootstrap, lambda: None)
+    shipper = Shipper(kafka_access(settings, ADMIN), lambda: None)
     batch: Batch = []
     for number, record in enumerate(records(count, seed=1), 1):
         key = record.pop("owner", None) or kafka_key(record)
@@ -169,7 +170,7 @@ def origin_of(vm: str) -> Origin:
 
 def drop_topics(settings: Settings) -> None:
     """Remove the topics of the first two measurements, if they are there."""
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    admin = AdminClient(kafka_access(settings, ADMIN))
     there = [each for each in BENCH_TOPICS if each in admin.list_topics(timeout=30).topics]
     if there:
         for future in admin.delete_topics(there).values():
@@ -307,7 +308,7 @@ def live_latency(settings: Settings, count: int) -> dict[str, float]:
     reader = as_user(settings, "admin")
     vm = f"latency{time.time_ns()}"
     maker = LineRecords(origin_of(vm), written_at=datetime.now(UTC))
-    shipper = Shipper(settings.bootstrap, lambda: None)
+    shipper = Shipper(kafka_access(settings, ADMIN), lambda: None)
     sent: dict[int, float] = {}
     seen: dict[str, dict[int, float]] = {"log_lines": {}, "stuns": {}}
     is_sent = threading.Event()

@@ -9,6 +9,7 @@ from typing import TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from stunwatch.access import Access
 from stunwatch.errors import UserError
 
 Offsets = dict[tuple[str, int], int]
@@ -19,18 +20,16 @@ T = TypeVar("T")
 
 
 class Kafka:
-    """Questions to the broker at `bootstrap` (host:port).
+    """Questions to the broker, by a principal's access (stunwatch/access.py).
 
     A broker that is away is waited for: it may just be starting again. Every method raises
     UserError when `patience_seconds` are over.
     """
 
-    def __init__(self, bootstrap: str, patience_seconds: float = 180) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, access: Access, patience_seconds: float = 180) -> None:
+        self._bootstrap = access["bootstrap.servers"]
         self._patience_seconds = patience_seconds
-        self._admin = AdminClient(
-            {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 1000}
-        )
+        self._admin = AdminClient(access | {"log_level": 0, "reconnect.backoff.max.ms": 1000})
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of these topics."""
@@ -63,6 +62,15 @@ class Kafka:
             )
             found = asked[group].result().topic_partitions
             return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+        return self._patiently(ask)
+
+    def groups(self) -> list[str]:
+        """All consumer groups."""
+
+        def ask() -> list[str]:
+            found = self._admin.list_consumer_groups(request_timeout=5).result()
+            return [each.group_id for each in found.valid]
 
         return self._patiently(ask)
 

@@ -54,6 +54,9 @@ class Settings:
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` leaves them out too."""
 
+    secure: bool = False
+    """Whether Kafka asks everybody for TLS and a password; `up --secure` makes it ask too."""
+
     alerts: Path = ROOT / "infra" / "alerts" / "alerts.yaml"
     """Who is told of incidents."""
 
@@ -82,8 +85,13 @@ class Settings:
 
     @property
     def secrets(self) -> Path:
-        """Generated passwords, one file of mode 600 per ClickHouse user, and Superset's."""
+        """Generated passwords, one file of mode 600 per user of each component."""
         return self.home / "secrets"
+
+    @property
+    def certificates(self) -> Path:
+        """What infra/tls/make_certificates made: ca.crt, and <name>.crt and <name>.key."""
+        return self.home / "tls"
 
     def make_folders(self) -> None:
         """Make the folders that every component expects; nobody else may look into them."""

@@ -10,6 +10,7 @@ import orjson
 from confluent_kafka import KafkaError, Message, Producer
 
 from ingest.replay import Message as Made
+from stunwatch.access import Access
 from stunwatch.errors import UserError
 
 MAX_IN_FLIGHT = 50_000
@@ -41,12 +42,12 @@ class Shipper:
     nothing. `while_waiting` is called now and then while the broker does not take messages.
     """
 
-    def __init__(self, bootstrap: str, while_waiting: Callable[[], None]) -> None:
+    def __init__(self, access: Access, while_waiting: Callable[[], None]) -> None:
         self._while_waiting = while_waiting
         self._failure: KafkaError | None = None
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
+            access
+            | {
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": 0,

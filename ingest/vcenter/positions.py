@@ -13,7 +13,7 @@ twice, and none is missing.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -33,8 +33,9 @@ ABSENCE_S: Final = 6
 class Positions:
     """This collector's shares, and the positions in them. For one thread, which calls `poll`."""
 
-    def __init__(self, bootstrap: str, kind: str) -> None:
-        """`kind` names those who share the work, and what the keys begin with.
+    def __init__(self, access: Mapping[str, Any], kind: str) -> None:
+        """`access` is how Kafka is reached, in librdkafka's settings; `kind` names those who share
+        the work, and what the keys begin with.
 
         Raises KafkaException where Kafka does not answer.
         """
@@ -46,7 +47,7 @@ class Positions:
         self._values: dict[int, dict[str, bytes]] = {}
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **access,
                 "group.id": f"collect-{kind}",
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": ABSENCE_S * 1000,

@@ -1,5 +1,6 @@
 -- An event that does not parse goes to the dead-letter topic, verbatim and with its reason.
-CREATE MATERIALIZED VIEW IF NOT EXISTS events_rejects TO rejected_writer AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_rejects TO rejected_writer
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     formatDateTime(toDateTime64(topic_time, 6, 'UTC'), '%Y-%m-%dT%H:%i:%S.%fZ') AS received_at,
     'unknown' AS source,

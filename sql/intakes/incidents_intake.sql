@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS incidents_intake TO incidents_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS incidents_intake TO incidents_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

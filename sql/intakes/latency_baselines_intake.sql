@@ -1,5 +1,6 @@
 -- What samples say of the usual: of the device's latency, or the guest's, and of the kernel's.
-CREATE MATERIALIZED VIEW IF NOT EXISTS latency_baselines_intake TO latency_baselines_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_baselines_intake TO latency_baselines_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     object_class,
     host,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS latency_episodes_intake TO latency_episodes_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_episodes_intake TO latency_episodes_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

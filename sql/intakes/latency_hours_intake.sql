@@ -1,5 +1,6 @@
 -- Minutes become hours.
-CREATE MATERIALIZED VIEW IF NOT EXISTS latency_hours_intake TO latency_hours_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_hours_intake TO latency_hours_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     object_class,
     host,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS latency_samples_intake TO latency_samples_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_samples_intake TO latency_samples_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     assumeNotNull(event_at) AS sampled_at,
     assumeNotNull(received) AS received_at,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS latency_windows_intake TO latency_windows_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS latency_windows_intake TO latency_windows_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS log_lines_intake TO log_lines_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS log_lines_intake TO log_lines_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     assumeNotNull(event_at) AS event_time,
     assumeNotNull(received) AS received_at,

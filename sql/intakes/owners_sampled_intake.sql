@@ -1,5 +1,6 @@
 -- The names that esxtop gives to hosts: of a block of samples, one row a name.
-CREATE MATERIALIZED VIEW IF NOT EXISTS owners_sampled_intake TO owners_seen_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS owners_sampled_intake TO owners_seen_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     host,
     '' AS datastore,

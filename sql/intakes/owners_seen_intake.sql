@@ -1,5 +1,6 @@
 -- The names that lines carry: of a block of lines, one row a name.
-CREATE MATERIALIZED VIEW IF NOT EXISTS owners_seen_intake TO owners_seen_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS owners_seen_intake TO owners_seen_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     host,
     if(source = 'vmware_log', datastore, '') AS datastore,

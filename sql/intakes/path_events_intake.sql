@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS path_events_intake TO path_events_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS path_events_intake TO path_events_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

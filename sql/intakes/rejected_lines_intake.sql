@@ -1,5 +1,6 @@
 -- A message of the dead-letter topic that does not parse is kept here too, or it would go round.
-CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_lines_intake TO rejected_lines_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_lines_intake TO rejected_lines_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     coalesce(parseDateTime64BestEffortOrNull(rejected.received_at, 6, 'UTC'), topic_time) AS received_at,
     if(source = '', 'unknown', source) AS source,

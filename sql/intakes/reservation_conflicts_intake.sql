@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS reservation_conflicts_intake TO reservation_conflicts_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS reservation_conflicts_intake TO reservation_conflicts_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

@@ -1,5 +1,6 @@
 -- A sample that breaks its schema goes to the dead-letter topic; see records_rejects.sql.
-CREATE MATERIALIZED VIEW IF NOT EXISTS samples_rejects TO rejected_writer AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS samples_rejects TO rejected_writer
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     formatDateTime(toDateTime64(topic_time, 6, 'UTC'), '%Y-%m-%dT%H:%i:%S.%fZ') AS received_at,
     'esxtop' AS source,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS scsi_errors_intake TO scsi_errors_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS scsi_errors_intake TO scsi_errors_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

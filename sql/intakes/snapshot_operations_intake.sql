@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS snapshot_operations_intake TO snapshot_operations_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS snapshot_operations_intake TO snapshot_operations_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS source_activity_intake TO source_activity_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS source_activity_intake TO source_activity_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     source,
     host,
@@ -9,7 +10,8 @@ FROM records
 WHERE fault = '' AND kind = 'line' AND run_id = 'live' AND host != ''
 GROUP BY source, host, bucket;
 
-CREATE MATERIALIZED VIEW IF NOT EXISTS sample_activity_intake TO source_activity_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS sample_activity_intake TO source_activity_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     if(origin = 'vcenter', 'vcenter', 'esxtop') AS source,
     host,

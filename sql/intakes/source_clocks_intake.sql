@@ -1,5 +1,6 @@
 -- Only lines that tell their own time, to the year, tell of a clock.
-CREATE MATERIALIZED VIEW IF NOT EXISTS source_clocks_intake TO source_clocks_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS source_clocks_intake TO source_clocks_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     source,
     host,
@@ -14,7 +15,8 @@ WHERE fault = '' AND kind = 'line' AND run_id = 'live' AND time_quality = 'exact
 GROUP BY source, host, hour;
 
 -- The few lines whose time is far from their arrival: 5 s ahead, a minute behind, ten minutes late.
-CREATE MATERIALIZED VIEW IF NOT EXISTS odd_clocks_intake TO source_clocks_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS odd_clocks_intake TO source_clocks_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     assumeNotNull(event_at) AS at,
     assumeNotNull(received) AS arrived_at,

@@ -1,7 +1,8 @@
 -- Storage I/O Control tells a datastore's latency (ms) by syslog alone:
 --   <14>2016-07-08T09:10:11.121Z esx01.lab.example storageRM:  <ds-gold> 27076 avglatency= 1.25 iops= 96 …
 -- It is what the host saw of the datastore, so it is its GAVG. The line itself is in log_lines too.
-CREATE MATERIALIZED VIEW IF NOT EXISTS storage_rm_samples_intake TO latency_samples_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS storage_rm_samples_intake TO latency_samples_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     extractGroups(
         message, '^<([^<>]+)> \\d+ avglatency= (\\d+(?:\\.\\d+)?) iops= (\\d+(?:\\.\\d+)?)(?: |$)'

@@ -1,5 +1,6 @@
 -- Every stun again, where it is found by its time.
-CREATE MATERIALIZED VIEW IF NOT EXISTS stuns_by_time_intake TO stuns_by_time_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS stuns_by_time_intake TO stuns_by_time_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     version,

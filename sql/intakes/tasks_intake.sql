@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS tasks_intake TO tasks_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS tasks_intake TO tasks_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

@@ -1,4 +1,5 @@
-CREATE MATERIALIZED VIEW IF NOT EXISTS unmap_runs_intake TO unmap_runs_stored AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS unmap_runs_intake TO unmap_runs_stored
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id UUID,

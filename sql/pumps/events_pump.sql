@@ -1,5 +1,6 @@
 -- Starts the flow of events; see records_pump.sql.
-CREATE MATERIALIZED VIEW IF NOT EXISTS events_pump TO events AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_pump TO events
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_id Nullable(UUID),

@@ -1,5 +1,6 @@
 -- The windows that late samples touch. What does not parse says of no window anything.
-CREATE MATERIALIZED VIEW IF NOT EXISTS late_pump TO latency_windows_late AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS late_pump TO latency_windows_late
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_time String,

@@ -1,6 +1,7 @@
 -- Starts the flow of records. It is created last and dropped first, so that no record passes
 -- while one of the intakes behind it is missing.
-CREATE MATERIALIZED VIEW IF NOT EXISTS records_pump TO records AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS records_pump TO records
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_time String,

@@ -1,5 +1,6 @@
 -- Starts the flow of rejected lines; see records_pump.sql.
-CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_pump TO rejected AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_pump TO rejected
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     *,
     _error AS error,

@@ -1,5 +1,6 @@
 -- Starts the flow of samples; see records_pump.sql.
-CREATE MATERIALIZED VIEW IF NOT EXISTS samples_pump TO samples AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS samples_pump TO samples
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     JSONExtract(raw, 'Tuple(
         event_time String,

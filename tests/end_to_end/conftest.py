@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 from ingest.records import kafka_key
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.audit.events import CHECKS, all_spans, compare, kept_since
 from stunwatch.audit.files import Finder, stored_files
 from stunwatch.clickhouse import ClickHouse, as_user
@@ -81,13 +82,13 @@ class Pipeline:
         return self.rows(sql)[0][0]
 
     def produce(self, topic: str, *values: bytes, key: str = "esx01") -> None:
-        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper = Shipper(kafka_access(self.settings, ADMIN), lambda: None)
         shipper.send(topic, [{"key": key.encode(), "value": value} for value in values])
         shipper.flush()
 
     def ship(self, topic: str, *records: dict[str, Any]) -> None:
         """Send records as a shipper does."""
-        shipper = Shipper(self.settings.bootstrap, lambda: None)
+        shipper = Shipper(kafka_access(self.settings, ADMIN), lambda: None)
         shipper.send(
             topic,
             [
@@ -167,8 +168,11 @@ def settings_in(home: Path, **more: Any) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    made = Pipeline(settings_in(tmp_path_factory.mktemp("pipeline")))
+def pipeline(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Pipeline]:
+    home, is_secured = tmp_path_factory.mktemp("pipeline"), pytestconfig.getoption("--secure")
+    made = Pipeline(settings_in(home, secure=is_secured))
     try:
         made.run("up")
         yield made
@@ -205,11 +209,12 @@ def audited(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def pipelines(tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
+def pipelines(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Pipeline]]:
     """Makes pipelines for one test that does to them what others must not see."""
     made: list[Pipeline] = []
 
     def make(home: Path = tmp_path / "home", **more: Any) -> Pipeline:
+        more = {"secure": pytestconfig.getoption("--secure")} | more
         made.append(Pipeline(settings_in(home, **more)))
         return made[-1]
 

@@ -11,6 +11,7 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from detectors.catalogue import INCIDENTS_TOPIC
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.kafka import Kafka, Offsets
 from tests.end_to_end import test_latency
 from tests.end_to_end.conftest import Pipeline
@@ -43,9 +44,9 @@ def live_samples(start: datetime) -> list[dict[str, Any]]:
 
 def told_since(pipeline: Pipeline, before: Offsets) -> Iterator[dict[str, Any]]:
     """The messages of topics from these offsets to the topics' ends."""
-    ends = Kafka(pipeline.settings.bootstrap).ends({topic for topic, _ in before})
+    ends = Kafka(kafka_access(pipeline.settings, ADMIN)).ends({topic for topic, _ in before})
     options = {"group.id": "a test", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": pipeline.settings.bootstrap, **options})
+    consumer = Consumer({**kafka_access(pipeline.settings, ADMIN), **options})
     consumer.assign([TopicPartition(*each, offset) for each, offset in before.items()])
     for _ in range(sum(ends.values()) - sum(before.values())):
         message = consumer.poll(30)
@@ -87,7 +88,7 @@ def test_an_evening_live_and_replayed(pipeline: Pipeline, tmp_path: Path) -> Non
             host=host,
             start=start,
         )
-    before = Kafka(pipeline.settings.bootstrap).ends([INCIDENTS_TOPIC])
+    before = Kafka(kafka_access(pipeline.settings, ADMIN)).ends([INCIDENTS_TOPIC])
     pipeline.run("replay", tmp_path)
     [replayed] = {
         each["event_id"]: each

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.runtime import flink
 from stunwatch.runtime.live import live_jobs
 from stunwatch.shipping import Shipper
@@ -59,7 +60,7 @@ def record(number: int, at: datetime, kind: str) -> dict[str, Any]:
 
 
 def ship(pipeline: Pipeline, records: Iterator[dict[str, Any]]) -> None:
-    shipper = Shipper(pipeline.settings.bootstrap, lambda: None)
+    shipper = Shipper(kafka_access(pipeline.settings, ADMIN), lambda: None)
     for each in records:
         key = f"{each['datastore']}/{each['vm']}".encode()
         shipper.send("esxi.vmware_log", [{"key": key, "value": orjson.dumps(each)}])

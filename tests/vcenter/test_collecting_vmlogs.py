@@ -31,6 +31,7 @@ from ingest.vcenter.session import (
     UnreadableError,
 )
 from ingest.vcenter.vmlogs import FIRST_LINE_BYTES
+from stunwatch.access import kafka_access
 from stunwatch.collecting import vmlogs
 from stunwatch.collecting.visits import BURST_S, DatastoreFolder, Limits, Paced
 from stunwatch.shipping import Shipper
@@ -95,8 +96,8 @@ def collecting(
 
     def work() -> None:
         session = Session(vcenter.address, vcenter.credentials, stop=stop)
-        positions = Positions(stored.settings.bootstrap, kind)
-        shipper = Shipper(stored.settings.bootstrap, lambda: None)
+        positions = Positions(kafka_access(stored.settings, "collector"), kind)
+        shipper = Shipper(kafka_access(stored.settings, "collector"), lambda: None)
         try:
             vmlogs.run(
                 Selection(), limits, session, positions, shipper, stop, said.append, is_once=False

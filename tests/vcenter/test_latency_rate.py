@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ingest.vcenter.latency import COUNTERS, STEP, Entity, Measured, Rounds
+from stunwatch.access import kafka_access
 from stunwatch.collecting.latency import Collector
 from stunwatch.shipping import Shipper
 from tests.vcenter.storing import storing
@@ -56,7 +57,7 @@ class Fleet:
 
 def test_a_minute_of_a_large_fleet_takes_much_less_than_a_minute(tmp_path: Path) -> None:
     with storing(tmp_path) as stored:
-        shipper = Shipper(stored.settings.bootstrap, lambda: None)
+        shipper = Shipper(kafka_access(stored.settings, "collector"), lambda: None)
         moids = [f"host-{each}" for each in range(HOSTS)]
         rounds = Rounds(dict.fromkeys(moids, NOW - timedelta(minutes=1)))
         collector = Collector(Fleet(), shipper.send, rounds)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import pytest
 
 from ingest.vcenter.positions import Positions
 from ingest.vcenter.session import READING_METHODS, Session
+from stunwatch.access import kafka_access
 from stunwatch.collecting import inventory, latency
 from stunwatch.shipping import Shipper
 from tests.vcenter.simulator import Simulator
@@ -40,8 +41,8 @@ def collect(stored: Storing, vcenter: Simulator, kind: str, run: Any) -> list[st
     """A collector that is started, does everything there is to do, and ends; what it said."""
     said: list[str] = []
     session = Session(vcenter.address, vcenter.credentials)
-    positions = Positions(stored.settings.bootstrap, kind)
-    shipper = Shipper(stored.settings.bootstrap, lambda: None)
+    positions = Positions(kafka_access(stored.settings, "collector"), kind)
+    shipper = Shipper(kafka_access(stored.settings, "collector"), lambda: None)
     run(session, positions, shipper, threading.Event(), said.append, is_once=True)
     positions.close()
     session.close()

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from stunwatch.access import kafka_access
 from stunwatch.alerts.book import NO_MARKS, Book, Delivery, utc_now
 from stunwatch.alerts.configuration import Configuration, Receiver, load
 from stunwatch.alerts.marks import Marks, read_marks
@@ -29,6 +30,7 @@ from stunwatch.kafka import Kafka
 from stunwatch.settings import Settings, load_settings
 
 TOPIC = "events.incident"
+PRINCIPAL = "alerts"
 GROUP = "stunwatch-alerts"
 """Its committed offsets show in `stunwatch status`; what counts are those in the book."""
 
@@ -180,8 +182,8 @@ class Reader:
         self._assigned: set[int] = set()
         self._looked_at = 0.0
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.bootstrap,
+            kafka_access(settings, PRINCIPAL)
+            | {
                 "group.id": GROUP,
                 "enable.auto.commit": False,
                 # Where the book's offset is not there any more: with what is.
@@ -222,7 +224,7 @@ class Reader:
         if self._assigned and time.monotonic() - self._looked_at < LOOKS_FOR_PARTITIONS_S:
             return
         try:
-            ends = Kafka(self._settings.bootstrap, patience_seconds=0).ends([TOPIC])
+            ends = Kafka(kafka_access(self._settings, PRINCIPAL), patience_seconds=0).ends([TOPIC])
         except (UserError, KeyError):
             return
         self._looked_at = time.monotonic()

@@ -18,6 +18,7 @@ from ingest.vcenter.session import (
     address_from,
     credentials_from,
 )
+from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.settings import load_settings
 from stunwatch.shipping import Shipper
@@ -52,8 +53,9 @@ def serve(kind: str, run: Run, *, is_once: bool) -> None:
         signal.signal(each, lambda *_: stop.set())
     try:
         session = Session(address_from(), credentials_from(), stop=stop)
-        positions = Positions(settings.bootstrap, kind)
-        shipper = Shipper(settings.bootstrap, lambda: None)
+        access = kafka_access(settings, "collector")
+        positions = Positions(access, kind)
+        shipper = Shipper(access, lambda: None)
         try:
             run(session, positions, shipper, stop, say, is_once=is_once)
         finally:

@@ -172,4 +172,4 @@ def remove(change_id: Annotated[str, typer.Argument(help="As `change list` shows
 
 def _insert(settings: Settings, row: dict[str, Any]) -> None:
     text = orjson.dumps(row).decode()
-    as_user(settings, "admin").command(f"INSERT INTO changes_stored FORMAT JSONEachRow {text}")
+    as_user(settings, "ingest").command(f"INSERT INTO changes_stored FORMAT JSONEachRow {text}")

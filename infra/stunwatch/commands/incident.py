@@ -411,7 +411,7 @@ def _stored(at: datetime) -> str:
 
 def _insert(settings: Settings, table: str, row: dict[str, Any]) -> None:
     text = orjson.dumps(row).decode()
-    as_user(settings, "admin").command(f"INSERT INTO {table} FORMAT JSONEachRow {text}")
+    as_user(settings, "ingest").command(f"INSERT INTO {table} FORMAT JSONEachRow {text}")
 
 
 def _say(text: str) -> None:

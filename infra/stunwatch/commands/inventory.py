@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ingest.records import owner_key
+from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.history import wait_until_read
 from stunwatch.inventory.files import Source, read
@@ -95,8 +96,9 @@ def load(
         if not reading.sources:
             raise UserError("There is no inventory to load.")
         status.update("storing")
-        kafka = Kafka(settings.bootstrap)
-        shipper = Shipper(settings.bootstrap, lambda: None)
+        access = kafka_access(settings, "replay")
+        kafka = Kafka(access)
+        shipper = Shipper(access, lambda: None)
         run_id = f"inventory-{secrets.token_hex(4)}"
         counts: Counter[str] = Counter()
         for source in reading.sources:

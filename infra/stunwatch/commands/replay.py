@@ -31,6 +31,7 @@ from ingest.replay import (
     plan,
 )
 from ingest.times import UptimeClock
+from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.errors import UserError
 from stunwatch.history import HistoryJob, wait_until_read
@@ -171,11 +172,12 @@ def run(
     run_id = f"{clock:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
     outcome = Outcome(run_id)
     clickhouse = as_user(settings, "reader")
+    access = kafka_access(settings, "replay")
     # Who forgot `up` should not wait; from then on a broker that is away is waited for.
-    starts = Kafka(settings.bootstrap, patience_seconds=5).ends([BACKFILL, ESXTOP])
-    kafka = Kafka(settings.bootstrap)
+    starts = Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
+    kafka = Kafka(access)
     with HistoryJob(settings, run_id) as job, _progress(settings, console) as show:
-        shipper = Shipper(settings.bootstrap, show.waiting)
+        shipper = Shipper(access, show.waiting)
         counts: list[tuple[str, str, int, int]] = []
         show.stage("shipping", what.size_bytes)
         shipped_bytes = 0

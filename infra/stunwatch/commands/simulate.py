@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka
 from stunwatch.settings import load_settings
 from stunwatch.simulation import evenings
 from stunwatch.simulation.evenings import EVENINGS, EveningSimulation
-from stunwatch.simulation.live import feed
+from stunwatch.simulation.live import PRINCIPAL, feed
 from stunwatch.simulation.run import Logs, Scale, Simulation, write
 
 
@@ -104,7 +105,7 @@ def simulate(
 def _feed(made: Callable[[datetime], Logs], minutes: int, speed: float, console: Console) -> None:
     settings = load_settings()
     # Who forgot `up` should not wait.
-    Kafka(settings.bootstrap, patience_seconds=5).ends(["esxi.syslog"])
+    Kafka(kafka_access(settings, PRINCIPAL), patience_seconds=5).ends(["esxi.syslog"])
     pace = speed or None
     # At the end of shipping it is now, in the simulation too.
     behind = timedelta(minutes=minutes) * (1 - 1 / pace if pace else 1)

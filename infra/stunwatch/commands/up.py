@@ -17,6 +17,12 @@ def up(
             "--collect/--no-collect", help="Whether a vCenter is asked for what it knows."
         ),
     ] = False,
+    is_secured: Annotated[
+        bool,
+        typer.Option(
+            "--secure/--no-secure", help="Whether Kafka asks everybody for TLS and a password."
+        ),
+    ] = False,
 ) -> None:
     """Start the local pipeline, or what of it does not run, and wait until it is healthy.
 
@@ -26,6 +32,8 @@ def up(
         $ stunwatch up
 
         $ stunwatch up --no-superset
+
+        $ stunwatch up --secure
 
         $ STUNWATCH_VCENTER=vcenter.lab.example stunwatch up --collect
 
@@ -41,6 +49,10 @@ def up(
     console = Console(stderr=True)
     began = time.monotonic()
     pipeline.up(
-        load_settings(), console, with_superset=with_superset, with_collectors=with_collectors
+        load_settings(),
+        console,
+        with_superset=with_superset,
+        with_collectors=with_collectors,
+        is_secured=is_secured,
     )
     console.print(f"The pipeline is up ({time.monotonic() - began:.1f} s).", highlight=False)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from detectors.catalogue import WINDOWS_TOPIC, event_topics
+from stunwatch.access import kafka_access
 from stunwatch.kafka import Kafka
 from stunwatch.live_view.polls import Polls
 from stunwatch.live_view.screen import View, describe, frame
@@ -91,9 +92,10 @@ def _view(polls: Polls) -> View:
 def _print_lines(settings: Settings, json: bool, history: bool, most: int | None) -> None:
     """One line an event, from now on."""
     console = Console(highlight=False)
+    access = kafka_access(settings, "replay")
     consumer = Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap,
+        access
+        | {
             # A group of its own, never committed: every watcher sees every event.
             "group.id": f"stunwatch-watch-{uuid.uuid4()}",
             "enable.auto.commit": False,
@@ -101,7 +103,7 @@ def _print_lines(settings: Settings, json: bool, history: bool, most: int | None
             "log_level": 0,
         }
     )
-    Kafka(settings.bootstrap, patience_seconds=5).partitions([])
+    Kafka(access, patience_seconds=5).partitions([])
     # Windows come every minute of every device: they are for charts.
     consumer.subscribe(sorted({*event_topics()} - {WINDOWS_TOPIC}))
     shown = 0

@@ -17,6 +17,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from detectors.catalogue import WINDOWS_TOPIC, event_topics
+from stunwatch.access import kafka_access
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka
@@ -160,10 +161,11 @@ class EventFeed:
 
     def _connected(self) -> Consumer:
         topics = sorted({*event_topics()} - {WINDOWS_TOPIC})
-        ends = Kafka(self._settings.bootstrap, patience_seconds=0).ends(topics)
+        access = kafka_access(self._settings, "replay")
+        ends = Kafka(access, patience_seconds=0).ends(topics)
         consumer = Consumer(
-            {
-                "bootstrap.servers": self._settings.bootstrap,
+            access
+            | {
                 # Assigned by hand and never committed: the group is a name only.
                 "group.id": "stunwatch-watch",
                 "enable.auto.commit": False,

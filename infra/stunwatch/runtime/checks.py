@@ -17,6 +17,7 @@ TOOLS = {
     "mvn": ("Maven", "maven"),
     "npm": ("npm", "npm"),
     "go": ("Go", "the development dependencies (`uv sync` does)"),
+    "openssl": ("OpenSSL", "openssl"),
     "uv": ("uv", "it with pip, or call `make up`"),
 }
 """Command → its name, and what to install for it."""

@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from stunwatch import access
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
 from stunwatch.runtime.component import Component, Launch
@@ -16,7 +17,8 @@ from stunwatch.runtime.passwords import made_once
 from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
 
 CONFIG = ROOT / "infra" / "clickhouse"
-USERS = ("admin", "reader")
+USERS = ("admin", "ingest", "transform", "reader")
+"""What each may do is in users.xml."""
 
 
 def library(settings: Settings) -> Path:
@@ -77,7 +79,7 @@ def launch(settings: Settings) -> Launch:
         "STUNWATCH_CLICKHOUSE_CLIENTS": LOOPBACK,
         # Less than what stops intake, so that what Kafka has acknowledged can still be stored.
         "STUNWATCH_CLICKHOUSE_KEEP_FREE_BYTES": str(settings.min_free_mb * (1 << 20) // 4),
-        "STUNWATCH_KAFKA_BOOTSTRAP": settings.bootstrap,
+        **_kafka(settings),
     } | {
         f"STUNWATCH_CLICKHOUSE_{user.upper()}_PASSWORD": password(settings, user) for user in USERS
     }
@@ -85,6 +87,20 @@ def launch(settings: Settings) -> Launch:
         return Launch([binary, "server", "--config-file", str(config)], environment)
     server = [sys.executable, str(CONFIG / "server.py"), str(library(settings)), str(config)]
     return Launch(server, environment)
+
+
+def _kafka(settings: Settings) -> dict[str, str]:
+    """How its readers reach Kafka; config.xml has no condition, so every variable has a value."""
+    is_secured = access.is_secured(settings)
+    password = (
+        access.password(settings, access.WITHOUT_SCRAM) if is_secured else "none is asked for"
+    )
+    return {
+        "STUNWATCH_KAFKA_BOOTSTRAP": settings.bootstrap,
+        "STUNWATCH_KAFKA_SECURITY_PROTOCOL": "sasl_ssl" if is_secured else "plaintext",
+        "STUNWATCH_KAFKA_CLICKHOUSE_PASSWORD": password,
+        "STUNWATCH_KAFKA_CA_FILE": str(access.authority(settings)),
+    }
 
 
 def ailment(settings: Settings) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from stunwatch import access
 from stunwatch.runtime.component import Component, Launch
 from stunwatch.settings import ROOT, Settings
 
@@ -46,7 +47,7 @@ def client_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a process that submits jobs to the cluster."""
     # A client lives for seconds beside everything else: little memory, compiled no further.
     jvm = {"JVM_ARGS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-    return os.environ | settings.environment() | _environment(settings) | jvm
+    return os.environ | access.environment(settings) | _environment(settings) | jvm
 
 
 def _environment(settings: Settings) -> dict[str, str]:

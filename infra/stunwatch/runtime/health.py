@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.runtime import checks, intake, keeper, supervision
 from stunwatch.runtime.component import Component
 from stunwatch.runtime.components import COMPONENTS
-from stunwatch.runtime.kafka import administrator, wanted_topics
+from stunwatch.runtime.kafka import wanted_topics
 from stunwatch.runtime.processes import processes
 from stunwatch.settings import Settings
 
@@ -112,11 +113,9 @@ def _topics(settings: Settings) -> list[TopicHealth]:
         rates: dict[str, float] = json.loads(keeper.rates(settings).read_text())
     except (OSError, ValueError):
         rates = {}
-    broker = Kafka(settings.bootstrap, patience_seconds=0)
+    broker = Kafka(kafka_access(settings, "metrics"), patience_seconds=0)
     ends = broker.ends(wanted_topics())
-    admin = administrator(settings)
-    groups = [each.group_id for each in admin.list_consumer_groups().result().valid]
-    committed = {group: broker.committed(group) for group in groups}
+    committed = {group: broker.committed(group) for group in broker.groups()}
     topics = []
     for name in wanted_topics():
         own = {key: end for key, end in ends.items() if key[0] == name}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka
 from stunwatch.runtime import checks, flink, intake, live, supervision
@@ -162,7 +163,7 @@ class Rates:
         """Compare the topics' ends with those of the last tick."""
         ends: dict[str, int] = dict.fromkeys(wanted_topics(), 0)
         # A client of its own each time: a lasting one would fill the log while Kafka is away.
-        broker = Kafka(self._settings.bootstrap, patience_seconds=0)
+        broker = Kafka(kafka_access(self._settings, "metrics"), patience_seconds=0)
         for (topic, _), end in broker.ends(ends).items():
             ends[topic] += end
         now = time.monotonic()

@@ -13,6 +13,7 @@ def made_once(path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_suffix(f".{os.getpid()}")
         draft.touch(mode=0o600)
-        draft.write_text(secrets.token_urlsafe(24) + "\n")
+        # No line feed: Kafka's DirectoryConfigProvider takes all that is in a file.
+        draft.write_text(secrets.token_urlsafe(24))
         draft.rename(path)
     return path.read_text().strip()

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
-from stunwatch import dashboards, schema
+from stunwatch import access, dashboards, schema
 from stunwatch.errors import UserError
 from stunwatch.runtime import (
     checks,
@@ -21,6 +22,7 @@ from stunwatch.runtime import (
     intake,
     kafka,
     keeper,
+    principals,
     superset,
     supervision,
 )
@@ -42,6 +44,7 @@ def up(
     *,
     with_superset: bool = True,
     with_collectors: bool = False,
+    is_secured: bool = False,
 ) -> None:
     """Fetch what is missing, start what does not run, and return when all of it is healthy.
 
@@ -52,14 +55,11 @@ def up(
     if with_collectors:
         collectors.require_vcenter()
     with _alone(settings):
-        if with_collectors:
-            collectors.switch(settings).touch()
-        else:
-            collectors.switch(settings).unlink(missing_ok=True)
-        if with_superset:
-            superset.without(settings).unlink(missing_ok=True)
-        else:
-            superset.without(settings).touch()
+        _set(collectors.switch(settings), with_collectors)
+        _set(superset.without(settings), not with_superset)
+        _set(access.switch(settings), is_secured)
+        if access.is_secured(settings):
+            principals.make_what_is_missing(settings)
         supervisor = supervision.connect(settings)
         text = supervision.configuration(settings, COMPONENTS)
         has_changed = (
@@ -86,6 +86,14 @@ def up(
         _start(settings, supervisor, console)
 
 
+def _set(switch: Path, is_on: bool) -> None:
+    """A switch is a file that stands there."""
+    if is_on:
+        switch.touch()
+    else:
+        switch.unlink(missing_ok=True)
+
+
 def down(settings: Settings, console: Console) -> bool:
     """Stop everything; return whether anything ran."""
     if not settings.run.exists():
@@ -101,6 +109,7 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
     began = time.monotonic()
     wanted = [each for each in COMPONENTS if each.is_wanted(settings)]
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
+        ({"kafka"}, kafka.apply_principals),
         ({"kafka"}, kafka.apply_topics),
         ({"kafka", "clickhouse"}, lambda each: schema.apply(clickhouse.administrator(each))),
         ({"kafka", "clickhouse", "superset"}, dashboards.apply_if_changed),
@@ -121,6 +130,8 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                 if each.name not in started:
                     supervisor.start(each.name)
                     started.add(each.name)
+                if each is kafka.COMPONENT:
+                    kafka.let_admin_in(settings)
                 if ailment := each.ailment(settings):
                     ailments[each.name] = ailment
                     continue

@@ -1,4 +1,4 @@
-"""Gives Kafka its topics and ClickHouse its tables, where containers run them.
+"""Gives Kafka its users, rights and topics, and ClickHouse its tables, where containers run them.
 
 python -m stunwatch.runtime.setup
 """
@@ -13,11 +13,12 @@ from stunwatch.settings import load_settings
 
 
 def main() -> None:
-    """Wait for both, then apply topics.yaml and sql/."""
+    """Wait for both, then apply acls.yaml, topics.yaml and sql/."""
     settings = load_settings()
     while ailment := kafka.ailment(settings) or clickhouse.ailment(settings):
         print(ailment, flush=True)
         time.sleep(1)
+    kafka.apply_principals(settings)
     print("topics:", kafka.apply_topics(settings))
     print("sql:", schema.apply(clickhouse.administrator(settings)))
 

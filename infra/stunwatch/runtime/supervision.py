@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.parsers.expat import ExpatError
 
+from stunwatch import access
 from stunwatch.errors import UserError
 from stunwatch.runtime import collectors
 from stunwatch.runtime.component import Component
@@ -26,6 +27,7 @@ SOCKET_PATH_BYTES = 100
 CONFIGURED_BY = (
     "versions.toml",
     "infra/kafka/server.properties",
+    "infra/kafka/secure.properties",
     "infra/clickhouse/config.xml",
     "infra/clickhouse/users.xml",
     "infra/flink/config.yaml",
@@ -39,7 +41,7 @@ CONFIGURED_BY = (
 def configuration(settings: Settings, components: Sequence[Component]) -> str:
     """Render supervisord's configuration. It listens on a Unix socket and nowhere else."""
     fingerprint = hashlib.sha256(b"\0".join((ROOT / name).read_bytes() for name in CONFIGURED_BY))
-    told = settings.environment() | collectors.environment(settings) | {MARK: "supervisord"}
+    told = access.environment(settings) | collectors.environment(settings) | {MARK: "supervisord"}
     environment = ",".join(f"{name}={_quoted(value)}" for name, value in told.items())
     sections = [
         f"; made by `stunwatch up` from {fingerprint.hexdigest()[:16]}",

@@ -13,12 +13,16 @@ import orjson
 from ingest.records import LineRecords, Origin, Record, generation_of, kafka_key
 from ingest.replay.esxtop import EsxtopRecords, is_header
 from ingest.times import utc_text
+from stunwatch.access import kafka_access
 from stunwatch.settings import Settings
 from stunwatch.shipping import Batch, Shipper
 from stunwatch.simulation.run import Logs
 from stunwatch.simulation.writing import LogFile
 
 TOPICS = {"syslog": "esxi.syslog", "vmware_log": "esxi.vmware_log", "esxtop": "esxi.esxtop"}
+PRINCIPAL = "fluent-bit"
+"""What it stands in for."""
+
 _REJECTED = "esxi.rejected"
 _AT_ONCE_US = 1_000_000
 
@@ -33,7 +37,7 @@ def feed(
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, int]:
     """Ship every line, `speed` times as fast as it was written, or at once; records by topic."""
-    shipper = Shipper(settings.bootstrap, while_waiting)
+    shipper = Shipper(kafka_access(settings, PRINCIPAL), while_waiting)
     counts: dict[str, int] = {}
     began = time.monotonic()
     for second_us, batches in records_by_second(simulation):
