@@ -276,6 +276,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cluster", help="Flink's REST, host:port; without it, `flink run`'s own")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--from-checkpoint", help="live: resume from this checkpoint")
+    parser.add_argument("--python-path", help="where workers find this code before any other")
     parser.add_argument("--run-id", help="history: the replay's id; its offsets come on stdin")
     options = parser.parse_args(arguments)
     is_live = options.mode == "live"
@@ -284,6 +285,8 @@ def main(arguments: list[str] | None = None) -> None:
     settings = job_settings(name, is_live, options.parallelism)
     if options.from_checkpoint:
         settings["execution.state-recovery.path"] = options.from_checkpoint
+    if options.python_path:
+        settings["python.pythonpath"] = options.python_path
     env = environment(options.cluster, settings)
     mode = EnvironmentSettings.new_instance()
     tables = StreamTableEnvironment.create(

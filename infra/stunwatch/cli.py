@@ -37,6 +37,9 @@ COMMANDS = (
     "collect",
     "dashboards",
     "doctor",
+    "backup",
+    "restore",
+    "upgrade",
 )
 """In the order of `--help`; `stunwatch.commands.<name>` holds a function of the same name, or a
 group of commands (a Typer)."""

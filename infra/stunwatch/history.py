@@ -12,7 +12,7 @@ import orjson
 
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka, Offsets
-from stunwatch.runtime.flink import client_environment
+from stunwatch.runtime.flink import client_environment, write_configuration
 from stunwatch.settings import Settings
 
 ATTEMPTS = 5
@@ -42,6 +42,9 @@ class HistoryJob:
             *("--bootstrap", self._settings.bootstrap),
             *("--cluster", self._settings.flink_rest),
         ]
+        # In a container that does nothing but this, nobody has made them yet.
+        self._settings.make_folders()
+        write_configuration(self._settings)
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 words,

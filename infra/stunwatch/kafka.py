@@ -42,7 +42,14 @@ class Kafka:
 
     def ends(self, topics: Iterable[str]) -> Offsets:
         """Of every partition, the offset after its last message."""
-        wanted = {each: OffsetSpec.latest() for each in self.partitions(topics)}
+        return self._offsets(topics, OffsetSpec.latest())
+
+    def starts(self, topics: Iterable[str]) -> Offsets:
+        """Of every partition, the offset of the oldest message that it still holds."""
+        return self._offsets(topics, OffsetSpec.earliest())
+
+    def _offsets(self, topics: Iterable[str], which: OffsetSpec) -> Offsets:
+        wanted = dict.fromkeys(self.partitions(topics), which)
 
         def ask() -> Offsets:
             found = self._admin.list_offsets(wanted, request_timeout=5)

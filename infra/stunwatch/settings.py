@@ -41,6 +41,7 @@ class Settings:
     jobmanager_host: str = LOOPBACK
     taskmanager_host: str = LOOPBACK
     superset_host: str = LOOPBACK
+    metrics_host: str = LOOPBACK
 
     kafka_port: int = field(default=19092, metadata={"of": "kafka"})
     kafka_controller_port: int = field(default=19093, metadata={"of": "kafka"})
@@ -50,9 +51,19 @@ class Settings:
     flink_rpc_port: int = field(default=16123, metadata={"of": "jobmanager"})
     flink_blob_port: int = field(default=16124, metadata={"of": "jobmanager"})
     superset_port: int = field(default=18088, metadata={"of": "superset"})
+    metrics_port: int = field(default=19404, metadata={"of": "metrics"})
+    jobmanager_metrics_port: int = field(default=19249, metadata={"of": "jobmanager"})
+    taskmanager_metrics_port: int = field(default=19250, metadata={"of": "taskmanager"})
+
+    clickhouse_cluster: str = ""
+    """The cluster whose servers share the rows, as ClickHouse names it; empty of one server."""
 
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` leaves them out too."""
+
+    metrics: bool = False
+    """Whether Prometheus is told how the pipeline does. Flink tells it on every address of the
+    machine: its reporter knows no other way."""
 
     secure: bool = False
     """Whether Kafka asks everybody for TLS and a password; `up --secure` makes it ask too."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stunwatch.runtime import checks, flink, intake, keeper, live
+from stunwatch.runtime import checks, flink, intake, job_code, keeper, live
 from stunwatch.runtime.keeper import DiskGuard, LiveJobKeeper
 from stunwatch.runtime.live import History, LiveJob
 from stunwatch.settings import Settings, load_settings
@@ -145,6 +145,32 @@ def test_a_checkpoint_that_cannot_be_used_gives_way_to_the_one_before(
     tried = [each[each.index("--from-checkpoint") + 1] for each in Client.started[:2]]
     assert tried == [f"file://{newer}", f"file://{older}"]
     assert "--from-checkpoint" not in Client.started[2]
+
+
+def test_a_version_on_trial_that_cannot_start_gives_way_to_the_one_before(
+    submitting: LiveJobKeeper, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(settings).add("aa")
+    newest = checkpoint(settings, "aa", 7)
+    gave_way = iter([True, False])
+    monkeypatch.setattr(job_code, "go_back", lambda _: next(gave_way))
+    for _ in range(3):
+        submitting.tick()
+        client = submitting._client
+        assert isinstance(client, Client)
+        client.code = 1
+    # What the one on trial could not resume from is good enough for the one before it.
+    assert [f"file://{newest}" in each for each in Client.started[:2]] == [True, True]
+
+
+def test_a_savepoint_counts_as_a_checkpoint(settings: Settings) -> None:
+    History(settings).add("aa")
+    checkpoint(settings, "aa", 7)
+    saved = flink.savepoints(settings) / "savepoint-aa-1"
+    saved.mkdir(parents=True)
+    (saved / "_metadata").touch()
+    os.utime(saved / "_metadata", (8, 8))
+    assert History(settings).newest_checkpoints()[0] == saved
 
 
 def test_of_two_live_jobs_the_younger_is_cancelled(

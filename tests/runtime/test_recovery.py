@@ -32,7 +32,7 @@ def test_kill_minus_nine_of_everything_loses_nothing(
     health = json.loads(pipeline.run("status", "--json").stdout)
     assert health["is_healthy"]
     assert {each["name"] for each in health["components"]} == set(BY_NAME) - {
-        *("alerts", "superset", "collect-vmlogs", "collect-latency", "collect-inventory")
+        *("alerts", "metrics", "superset", "collect-vmlogs", "collect-latency", "collect-inventory")
     }
     assert sum(each["memory_mb"] for each in health["components"]) < RESIDENT_MB
 

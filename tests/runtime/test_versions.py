@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml
 
 from stunwatch.runtime import flink, kafka, superset
-from stunwatch.settings import ROOT, load_settings, versions
+from stunwatch.settings import ROOT, versions
 
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 MAVEN = {"": "http://maven.apache.org/POM/4.0.0"}
 
 TOPICS = [
@@ -64,6 +60,16 @@ def test_the_simulated_vcenter_is_that_of_versions_toml() -> None:
     assert f"github.com/vmware/govmomi v{versions()['vcsim']['govmomi']}\n" in pinned
 
 
+def test_promtool_is_that_of_versions_toml() -> None:
+    # The module of Prometheus 3.13.5 is v0.313.5.
+    major, minor, patch = versions()["prometheus"]["version"].split(".")
+    pinned = (ROOT / "infra/promtool/go.mod").read_text()
+    module = "github.com/prometheus/prometheus"
+    assert f"{module} v0.{major}{minor.zfill(2)}.{patch} // indirect\n" in pinned
+    assert f"tool {module}/cmd/promtool\n" in pinned
+    assert versions()["prometheus"]["image"].endswith(f":v{versions()['prometheus']['version']}")
+
+
 def test_pyproject_agrees() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"apache-flink=={versions()['flink']['version']}" in project["dependencies"]
@@ -71,30 +77,34 @@ def test_pyproject_agrees() -> None:
     assert project["requires-python"].startswith(f">={versions()['python']},")
 
 
-def test_containers_run_the_same_versions() -> None:
-    for service, component in (
-        ("kafka", "kafka"),
-        ("clickhouse", "clickhouse"),
-        ("fluent-bit", "fluent_bit"),
-    ):
-        assert SERVICES[service]["image"] == versions()[component]["image"]
-    for component in ("kafka", "fluent_bit"):
-        assert versions()[component]["image"].endswith(f":{versions()[component]['version']}")
-    package = versions()["clickhouse"]["package_version"]
-    assert package.startswith(versions()["clickhouse"]["image"].partition(":")[2] + ".")
-    assert SERVICES["superset"]["image"] == versions()["superset"]["image"]
-    assert versions()["superset"]["image"].endswith(f":{versions()['superset']['version']}")
-    flink_version = versions()["flink"]["version"]
-    assert SERVICES["jobmanager"]["image"] == f"stunwatch/flink:{flink_version}"
+def test_versions_and_images_agree() -> None:
+    wanted = versions()
+    for component in ("kafka", "fluent_bit", "superset", "flink"):
+        assert wanted[component]["image"].endswith(f":{wanted[component]['version']}")
+    package = wanted["clickhouse"]["package_version"]
+    assert package.startswith(wanted["clickhouse"]["image"].partition(":")[2] + ".")
 
 
-@pytest.mark.parametrize("component", [flink.CONFIG, superset.CONFIG])
-def test_an_image_has_the_same_python_and_uv(component: Path) -> None:
-    dockerfile = (component / "Dockerfile").read_text()
+def test_the_flink_image_has_the_same_python_and_uv() -> None:
+    dockerfile = (flink.CONFIG / "Dockerfile").read_text()
     assert f"FROM python:{versions()['python']}-" in dockerfile
     uv = re.search(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text())
     assert uv is not None
     assert f"uv=={uv[1]} " in dockerfile
+    version = versions()["flink"]["version"]
+    assert f"FROM flink:{version}-java{versions()['java']} " in dockerfile
+    assert f"-{version}.jar" in dockerfile
+
+
+def test_the_superset_image_is_the_official_one_with_the_locks_drivers() -> None:
+    dockerfile = (superset.CONFIG / "Dockerfile").read_text()
+    assert f"FROM {versions()['superset']['base_image']}\n" in dockerfile
+    assert versions()["superset"]["base_image"].endswith(f":{versions()['superset']['version']}")
+    packages = tomllib.loads((superset.CONFIG / "uv.lock").read_text())["package"]
+    locked = {each["name"]: each["version"] for each in packages if "version" in each}
+    added = re.findall(r"([\w-]+)==(\S+)", dockerfile)
+    assert {name for name, _ in added} == {"clickhouse-connect", "psycopg2-binary"}
+    assert all(locked[name] == version for name, version in added)
 
 
 def test_the_flink_image_has_the_same_java() -> None:
@@ -113,36 +123,6 @@ def test_supersets_lock_agrees() -> None:
     [registry] = {each["source"].get("registry") for each in ours} - {None}
     others = [each["source"] for each in packages if each["source"] != {"registry": registry}]
     assert others == [{"virtual": "."}]
-
-
-def test_containers_publish_local_modes_ports_on_loopback_alone() -> None:
-    published = {}
-    for service in SERVICES.values():
-        for each in service.get("ports", []):
-            address, host_port, _ = each.split(":")
-            assert address == "127.0.0.1"
-            published[int(host_port)] = service
-    ports = {name: port for _, name, port in load_settings({}).ports()}
-    inside = {"KAFKA_CONTROLLER_PORT", "FLINK_RPC_PORT", "FLINK_BLOB_PORT"}
-    for name, port in ports.items():
-        assert (port in published) != (name.removeprefix("STUNWATCH_") in inside), name
-
-
-def test_containers_configure_kafka_as_local_mode_does() -> None:
-    local = dict(
-        line.split("=", 1)
-        for line in (kafka.CONFIG / "server.properties").read_text().splitlines()
-        if line and not line.startswith("#")
-    )
-    container = SERVICES["kafka"]["environment"]
-    for name in (
-        "auto.create.topics.enable",
-        "log.message.timestamp.type",
-        "message.max.bytes",
-        "offsets.retention.minutes",
-    ):
-        variable = "KAFKA_" + name.upper().replace(".", "_")
-        assert str(container[variable]) == local[name]
 
 
 def test_every_topic_of_the_design_is_there_and_no_other() -> None:

@@ -77,6 +77,8 @@ def launch(settings: Settings) -> Launch:
         "STUNWATCH_CLICKHOUSE_PATH": f"{data}/",
         "STUNWATCH_CLICKHOUSE_LISTEN": settings.bind_address,
         "STUNWATCH_CLICKHOUSE_CLIENTS": LOOPBACK,
+        # Whoever runs the local pipeline may back it up wherever they may write.
+        "STUNWATCH_CLICKHOUSE_BACKUPS": "/",
         # Less than what stops intake, so that what Kafka has acknowledged can still be stored.
         "STUNWATCH_CLICKHOUSE_KEEP_FREE_BYTES": str(settings.min_free_mb * (1 << 20) // 4),
         **_kafka(settings),

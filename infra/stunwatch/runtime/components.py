@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from stunwatch.runtime import alerts, clickhouse, collectors, flink, kafka, keeper, superset
+from stunwatch.runtime import (
+    alerts,
+    clickhouse,
+    collectors,
+    flink,
+    kafka,
+    keeper,
+    metrics,
+    superset,
+)
 from stunwatch.runtime.component import Component
 
 COMPONENTS: tuple[Component, ...] = (
@@ -13,6 +22,7 @@ COMPONENTS: tuple[Component, ...] = (
     keeper.COMPONENT,
     alerts.COMPONENT,
     superset.COMPONENT,
+    metrics.COMPONENT,
     *collectors.COMPONENTS,
 )
 BY_NAME = {each.name: each for each in COMPONENTS}

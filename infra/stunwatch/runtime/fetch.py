@@ -31,6 +31,7 @@ from stunwatch.settings import ROOT, Settings, versions
 
 PREFILTER = ROOT / "flink-jobs" / "prefilter"
 VCSIM = ROOT / "infra" / "vcsim"
+PROMTOOL = ROOT / "infra" / "promtool"
 GO = str(Path(sys.executable).with_name("go"))
 PARTIAL = ".partial-"
 MAVEN = ("--batch-mode", "--quiet", "--no-transfer-progress", "--strict-checksums")
@@ -72,13 +73,36 @@ def ensure_vcsim(settings: Settings, console: Console) -> Path:
     Raises:
         UserError: Go is missing, it does not compile, or a module differs from its checksum.
     """
-    binary = settings.build / "vcsim"
+    label = "the tests' vCenter (govmomi's simulator, compiled here)"
+    return _ensure_compiled(settings, console, "vcsim", label, 500, VCSIM, build_vcsim)
+
+
+def ensure_promtool(settings: Settings, console: Console) -> Path:
+    """Build Prometheus's own check of rules where it is missing; return it. It takes minutes.
+
+    Raises:
+        UserError: Go is missing, it does not compile, or a module differs from its checksum.
+    """
+    label = "promtool (Prometheus's, compiled here: some minutes)"
+    return _ensure_compiled(settings, console, "promtool", label, 3000, PROMTOOL, build_promtool)
+
+
+def _ensure_compiled(
+    settings: Settings,
+    console: Console,
+    name: str,
+    label: str,
+    size_mb: int,
+    sources: Path,
+    make: Callable[[Path], None],
+) -> Path:
+    binary = settings.build / name
     wanted = Fetch(
-        "the tests' vCenter (govmomi's simulator, compiled here)",
+        label,
         GO,
-        500,
-        lambda: _is_newer(binary, VCSIM.iterdir()),
-        build_vcsim,
+        size_mb,
+        lambda: _is_newer(binary, sources.iterdir()),
+        make,
         lambda folder: (folder / binary.name).replace(binary),
     )
     settings.build.mkdir(parents=True, exist_ok=True)
@@ -204,6 +228,18 @@ def build_vcsim(folder: Path) -> None:
         UserError: it does not compile, or a module is not the one that was pinned.
     """
     _run([GO, "build", "-trimpath", "-mod=readonly", "-o", str(folder), "."], directory=VCSIM)
+
+
+def build_promtool(folder: Path) -> None:
+    """Compile promtool into `folder`, from modules that go.sum pins.
+
+    Raises:
+        UserError: it does not compile, or a module is not the one that was pinned.
+    """
+    # Without the services of clouds that it could discover targets in.
+    build = [GO, "build", "-trimpath", "-mod=readonly", "-tags", "remove_all_sd"]
+    main = "github.com/prometheus/prometheus/cmd/promtool"
+    _run([*build, "-ldflags", "-s -w", "-o", str(folder), main], directory=PROMTOOL)
 
 
 def link_flink(settings: Settings) -> None:

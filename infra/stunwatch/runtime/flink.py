@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http.client
 import importlib.util
 import json
@@ -21,6 +20,7 @@ from stunwatch.runtime.component import Component, Launch
 from stunwatch.settings import ROOT, Settings
 
 CONFIG = ROOT / "infra" / "flink"
+PROMETHEUS = "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
 SLOTS = 4
 HEARTBEAT_SECONDS = 10.0
 """A TaskManager that was not heard of for so long is gone; it beats every 3 s (config.yaml)."""
@@ -41,6 +41,11 @@ def jars(settings: Settings) -> Path:
 def checkpoints(settings: Settings) -> Path:
     """Checkpoints as <job id>/chk-<number>/_metadata."""
     return settings.home / "flink" / "checkpoints"
+
+
+def savepoints(settings: Settings) -> Path:
+    """Savepoints as savepoint-<job id>-<number>/_metadata."""
+    return settings.home / "flink" / "savepoints"
 
 
 def client_environment(settings: Settings) -> dict[str, str]:
@@ -93,9 +98,12 @@ def _replace(path: Path, text: str) -> None:
     draft.rename(path)
 
 
-def _launch(script: str, settings: Settings) -> Launch:
+def _launch(script: str, metrics_port: int, settings: Settings) -> Launch:
     write_configuration(settings)
     command = ["bash", str(distribution() / "bin" / script), "start-foreground"]
+    if settings.metrics:
+        command += ["-D", f"metrics.reporter.prometheus.port={metrics_port}"]
+        command += ["-D", f"metrics.reporter.prometheus.factory.class={PROMETHEUS}"]
     return Launch(command, _environment(settings))
 
 
@@ -104,15 +112,20 @@ def get(settings: Settings, path: str) -> Any:
     return _request(settings, "GET", path)
 
 
+def post(settings: Settings, path: str, body: dict[str, Any]) -> Any:
+    """Ask Flink to begin something; raises OSError where it refuses."""
+    return _request(settings, "POST", path, json.dumps(body))
+
+
 def cancel(settings: Settings, job_id: str) -> None:
     """Ask Flink to cancel a job; raises OSError where it refuses."""
     _request(settings, "PATCH", f"/jobs/{job_id}?mode=cancel")
 
 
-def _request(settings: Settings, method: str, path: str) -> Any:
+def _request(settings: Settings, method: str, path: str, body: str | None = None) -> Any:
     connection = http.client.HTTPConnection(settings.flink_rest, timeout=5)
     try:
-        connection.request(method, path)
+        connection.request(method, path, body)
         answer = connection.getresponse()
         if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED):
             raise OSError(f"{settings.flink_rest}{path} answered {answer.status}")
@@ -151,14 +164,14 @@ def taskmanager_ailment(settings: Settings) -> str | None:
 JOBMANAGER = Component(
     "jobmanager",
     after=(),
-    launch=functools.partial(_launch, "jobmanager.sh"),
+    launch=lambda settings: _launch("jobmanager.sh", settings.jobmanager_metrics_port, settings),
     ailment=jobmanager_ailment,
     stop_seconds=20,
 )
 TASKMANAGER = Component(
     "taskmanager",
     after=("jobmanager",),
-    launch=functools.partial(_launch, "taskmanager.sh"),
+    launch=lambda settings: _launch("taskmanager.sh", settings.taskmanager_metrics_port, settings),
     ailment=taskmanager_ailment,
     stop_seconds=20,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
-from stunwatch.runtime import checks, intake, keeper, supervision
+from stunwatch.runtime import checks, intake, kafka, keeper, supervision
 from stunwatch.runtime.component import Component
 from stunwatch.runtime.components import COMPONENTS
 from stunwatch.runtime.kafka import wanted_topics
@@ -77,7 +77,7 @@ def examine(settings: Settings) -> Health:
         if each.is_wanted(settings)
     ]
     topics: list[TopicHealth] = []
-    if components[0].is_healthy:
+    if kafka.ailment(settings) is None:
         with suppress(UserError):  # Kafka may end between two questions
             topics = _topics(settings)
     stopped = intake.why_intake_is_stopped(settings) if supervisor else None

@@ -6,6 +6,7 @@ python -m stunwatch.runtime.keeper
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from confluent_kafka import KafkaException
 from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka
-from stunwatch.runtime import checks, flink, intake, live, supervision
+from stunwatch.runtime import checks, flink, intake, job_code, live, supervision
 from stunwatch.runtime.component import Component, Launch
 from stunwatch.runtime.kafka import wanted_topics
 from stunwatch.runtime.supervision import Supervisor
@@ -130,9 +131,17 @@ class LiveJobKeeper:
         command += ["--cluster", self._settings.flink_rest]
         if self._resumed_from:
             command += ["--from-checkpoint", f"file://{self._resumed_from}"]
+        environment = dict(os.environ)
+        if code := job_code.current(self._settings):
+            paths = [job_code.python_path(code), *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment["PYTHONPATH"] = ":".join(paths)
+            command += ["--python-path", job_code.python_path(code)]
         say(f"submitting the live job, from {self._resumed_from or 'the earliest offsets'}")
         self._submitted_at = time.monotonic()
-        self._client = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        # Not where the checkout's own folders would be found first.
+        self._client = subprocess.Popen(
+            command, cwd=self._settings.home, stdin=subprocess.DEVNULL, env=environment
+        )
 
     def _has_ended(self, client: subprocess.Popen[bytes]) -> bool:
         code = client.poll()
@@ -144,7 +153,9 @@ class LiveJobKeeper:
             client.wait()
         elif code != 0:
             say(f"the client failed with {code}")
-            if self._resumed_from:
+            if job_code.go_back(self._settings):
+                say("the version on trial gives way to the one before it")
+            elif self._resumed_from:
                 # The next try takes the checkpoint before it, or Kafka's earliest offsets.
                 self._unusable.add(self._resumed_from)
         self._client = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,11 +66,39 @@ def ailment(settings: Settings) -> str | None:
     return f"the live job is {job.state}, {job.running_tasks} of {job.all_tasks} tasks run"
 
 
+def stop_with_savepoint(settings: Settings, job_id: str, seconds: float) -> Path:
+    """Stop a job when its state is saved; return the savepoint. It belongs to no job and stays.
+
+    Raises OSError where Flink does not do it: the job runs on.
+    """
+    folder = flink.savepoints(settings)
+    asked = flink.post(
+        settings, f"/jobs/{job_id}/stop", {"drain": False, "targetDirectory": f"file://{folder}"}
+    )
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done = flink.get(settings, f"/jobs/{job_id}/savepoints/{asked['request-id']}")
+        if done["status"]["id"] == "COMPLETED":
+            if "location" not in done["operation"]:
+                reason = str(done["operation"]["failure-cause"]["class"])
+                raise OSError(f"it made no savepoint: {reason}")
+            return Path(done["operation"]["location"].removeprefix("file:"))
+        time.sleep(0.2)
+    raise OSError(f"its savepoint was not ready after {seconds:.0f} s")
+
+
+def has_checkpoint(settings: Settings, job: LiveJob) -> bool:
+    """Tell whether a job has saved its state since it began. Raises OSError."""
+    found = flink.get(settings, f"/jobs/{job.job_id}/checkpoints")
+    return int(found["counts"]["completed"]) > 0
+
+
 class History:
     """The ids of the live jobs so far, the oldest first: whose checkpoints may be resumed from."""
 
     def __init__(self, settings: Settings) -> None:
         self._checkpoints = flink.checkpoints(settings)
+        self._savepoints = flink.savepoints(settings)
         self._path = settings.home / "flink" / "live_jobs.json"
 
     def ids(self) -> list[str]:
@@ -94,8 +123,9 @@ class History:
             draft.rename(self._path)
 
     def newest_checkpoints(self) -> list[Path]:
-        """List complete checkpoints of live jobs, the newest first."""
+        """List complete checkpoints and savepoints of live jobs, the newest first."""
         complete = [path for job_id in self.ids() for path in self._complete(job_id)]
+        complete += [each.parent for each in self._savepoints.glob("savepoint-*/_metadata")]
         return sorted(complete, key=_written_at, reverse=True)
 
     def _complete(self, job_id: str) -> list[Path]:

@@ -20,6 +20,7 @@ from stunwatch.runtime import (
     fetch,
     flink,
     intake,
+    job_code,
     kafka,
     keeper,
     principals,
@@ -54,7 +55,7 @@ def up(
     settings.make_folders()
     if with_collectors:
         collectors.require_vcenter()
-    with _alone(settings):
+    with alone(settings):
         _set(collectors.switch(settings), with_collectors)
         _set(superset.without(settings), not with_superset)
         _set(access.switch(settings), is_secured)
@@ -80,6 +81,7 @@ def up(
             _sweep(settings)
             checks.require_ports(settings)
             flink.clear_scratch(settings)
+            job_code.take(settings, on_trial=False)
             for stale in (intake.flag(settings), keeper.alive(settings), keeper.rates(settings)):
                 stale.unlink(missing_ok=True)
             supervisor = supervision.start(settings, text)
@@ -98,7 +100,7 @@ def down(settings: Settings, console: Console) -> bool:
     """Stop everything; return whether anything ran."""
     if not settings.run.exists():
         return False
-    with _alone(settings):
+    with alone(settings):
         supervisor = supervision.connect(settings)
         if supervisor:
             _stop(settings, supervisor, console)
@@ -174,8 +176,8 @@ def _sweep(settings: Settings) -> bool:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """Let no two of `up` and `down` work on one pipeline at the same time."""
+def alone(settings: Settings) -> Iterator[None]:
+    """Let no two of `up`, `down`, `restore` and `upgrade` work on one pipeline at the same time."""
     descriptor = os.open(settings.run / "up.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,208 @@
+"""The same SQL on servers that share the rows: two real ones, and the statements for replicas."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import orjson
+import pytest
+from rich.console import Console
+
+from stunwatch import manifests, schema
+from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.runtime import clickhouse, fetch
+from stunwatch.settings import Settings
+from tests.end_to_end.conftest import settings_in
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+ALONE = {each.name: each for each in schema.sql_files()}
+REPLICAS = schema.Cluster("main", is_replicated=True, fills_tables=True)
+
+
+@pytest.mark.parametrize("name", [each for each in ALONE if each.startswith("tables/")])
+def test_a_table_becomes_replicas_and_nothing_else_of_it_changes(name: str) -> None:
+    for alone, spread in zip(
+        ALONE[name].statements, schema.spread(ALONE[name], REPLICAS).statements, strict=True
+    ):
+        found = re.search(r"ENGINE = Replicated(\w+)\('([^']+)', '([^']+)'(?:, (.+))?\)\n", spread)
+        assert found is not None
+        assert found[2] == "/clickhouse/tables/{shard}/{database}/{table}"
+        assert found[3] == "{replica}"
+        own = found[1] + (f"({found[4]})" if found[4] else "")
+        assert spread.replace(found[0], f"ENGINE = {own}\n").replace("_shard\n", "\n") == alone
+        assert re.match(r"CREATE TABLE IF NOT EXISTS \w+_shard\n", spread)
+
+
+def test_of_a_cluster_every_statement_is_said_of_a_shard_or_of_all() -> None:
+    changed = {
+        name
+        for name, each in ALONE.items()
+        if schema.spread(each, REPLICAS).statements != each.statements
+    }
+    # Readers, pumps and views say the same of one server and of many.
+    assert {name.split("/")[0] for name in changed} == {"tables", "retention.sql", "intakes"}
+    retention = schema.spread(ALONE["retention.sql"], REPLICAS).statements
+    assert all(re.match(r"ALTER TABLE \w+_shard MODIFY TTL ", each) for each in retention)
+    for name, each in ALONE.items():
+        spread = schema.spread(each, REPLICAS)
+        assert spread.fingerprint == each.fingerprint
+        follows_a_table = (
+            each.stage == "intakes" and "_stored" in each.statements[0].split("FROM")[1]
+        )
+        assert follows_a_table == (each.stage == "intakes" and name in changed)
+
+
+def test_one_server_backfills_for_all() -> None:
+    another = replace(REPLICAS, fills_tables=False)
+    for each in ALONE.values():
+        if each.stage == "backfills":
+            assert schema.spread(each, REPLICAS).statements
+            assert not schema.spread(each, another).statements
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Two servers of the cluster `main`, told apart by their hosts alone."""
+
+    settings: Settings
+
+    def server(self, host: str, user: str = "admin") -> ClickHouse:
+        return as_user(replace(self.settings, clickhouse_host=host), user)
+
+    def apply(self) -> list[str]:
+        return schema.apply_to_all("main", self.server, HOSTS[0])
+
+
+# -- Two servers, one shard each. The embedded server has no Keeper, so nothing is replicated here.
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    home = tmp_path_factory.mktemp("shards")
+    settings = settings_in(home)
+    settings.make_folders()
+    fetch.ensure(settings, Console(stderr=True))
+    configuration = home / "configuration"
+    shutil.copytree(clickhouse.CONFIG, configuration)
+    (configuration / "config.d").mkdir()
+    (configuration / "config.d" / "cluster.xml").write_text(cluster_of(settings))
+    (configuration / "users.xml").write_text(users_of_a_cluster())
+    running = [serve(settings, configuration, host) for host in HOSTS]
+    try:
+        for host in HOSTS:
+            there = replace(settings, clickhouse_host=host)
+            deadline = time.monotonic() + 60
+            while ailment := clickhouse.ailment(there):
+                assert time.monotonic() < deadline, ailment
+                time.sleep(0.1)
+        yield Servers(settings)
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def serve(settings: Settings, configuration: Path, host: str) -> subprocess.Popen[bytes]:
+    (settings.home / host).mkdir()
+    own = replace(settings, home=settings.home / host, bind_address=host)
+    environment = clickhouse.launch(settings).environment
+    environment |= {
+        "STUNWATCH_CLICKHOUSE_PATH": f"{own.home}/",
+        "STUNWATCH_CLICKHOUSE_LISTEN": host,
+        "STUNWATCH_CLICKHOUSE_CLIENTS": "127.0.0.0/8",
+    }
+    library = str(clickhouse.library(settings))
+    words = [sys.executable, str(configuration / "server.py"), library]
+    return subprocess.Popen(
+        [*words, str(configuration / "config.xml")],
+        env=os.environ | own.environment() | environment,
+    )
+
+
+def cluster_of(settings: Settings) -> str:
+    shards = "".join(
+        f"<shard><replica><host>{host}</host><port>{settings.clickhouse_tcp_port}</port></replica>"
+        "</shard>"
+        for host in HOSTS
+    )
+    cluster = f"<main><secret>only in tests</secret>{shards}</main>"
+    return f"<clickhouse><remote_servers>{cluster}</remote_servers></clickhouse>"
+
+
+def users_of_a_cluster() -> str:
+    """Those of Kubernetes, and the embedded server's own session."""
+    files = manifests.configuration()["spec"]["configuration"]["files"]
+    root = ElementTree.fromstring(files["users.d/stunwatch.xml"])
+    own = ElementTree.parse(clickhouse.CONFIG / "users.xml").find("users/default")
+    users = root.find("users")
+    assert own is not None and users is not None
+    users.append(own)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def test_rows_that_arrive_at_two_servers_are_one(servers: Servers) -> None:
+    first, second = map(servers.server, HOSTS)
+    assert servers.apply()
+    assert servers.apply() == []
+    for server in (first, second):
+        for number in range(20):
+            server.command(f"INSERT INTO events FORMAT JSONEachRow {passing(stun(number))}")
+    for server in (first, second):
+        assert server.rows("SELECT count() FROM stuns") == [(20,)]
+        assert server.rows("SELECT count() FROM stuns_by_time") == [(20,)]
+        [(here,)] = server.rows("SELECT count(DISTINCT event_id) FROM stuns_stored_shard")
+        assert 0 < here < 20
+    assert first.rows("SELECT * FROM stuns ORDER BY ALL") == second.rows(
+        "SELECT * FROM stuns ORDER BY ALL"
+    )
+
+
+def test_every_view_is_answered_by_all(servers: Servers) -> None:
+    servers.apply()
+    views = [
+        name
+        for file in ALONE.values()
+        if file.stage in {"views", "dashboards"} and "{" not in "".join(file.statements)
+        for name in file.created
+    ]
+    assert len(views) > 30
+    for host in HOSTS:
+        reader = servers.server(host, "reader")
+        for name in views:
+            reader.rows(f"SELECT * FROM {name} LIMIT 1")
+        assert reader.rows("SELECT count() FROM log_lines_with(words = 'lost access')") == [(0,)]
+
+
+def stun(number: int) -> dict[str, object]:
+    return {
+        "event_id": f"00000000-0000-5000-8000-{number:012}",
+        "revision": 1,
+        "is_deleted": 0,
+        "run_id": "live",
+        "host": "esx01",
+        "vm": f"app{number:02}",
+        "datastore": "san-01",
+        "started_at": "2024-05-06T07:08:09.000000Z",
+        "ended_at": "2024-05-06T07:08:10.000000Z",
+        "duration_us": 1_000_000,
+        "measured_by": "unstun",
+        "cause": "unknown",
+        "severity": "warning",
+        "evidence": ["Checkpoint_Unstun: vm stopped for 1000000 us"],
+    }
+
+
+def passing(event: dict[str, object]) -> str:
+    """A row of the Null table `events`, as the pump hands it on."""
+    return orjson.dumps(
+        {"raw": orjson.dumps(event).decode(), "topic": "events.stun", "topic_time": "2024-05-06"}
+    ).decode()

@@ -1,0 +1,106 @@
+"""Back-ups: what is refused, and one of an older version. docs/runbooks are tested end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stunwatch.errors import UserError
+from stunwatch.runtime import backups
+from stunwatch.runtime.backups import DATA, MANIFEST, back_up, restore
+from tests.investigations.server import Server, running
+
+CHANGE = (
+    "INSERT INTO changes_stored (change_id, changed_at, kind, title, is_deleted)"
+    " VALUES (generateUUIDv4(), now(), 'array', '{title}', 0)"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("backups")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The readers are for the end-to-end test: here none was made."""
+    monkeypatch.setattr(backups, "readers", dict)
+    monkeypatch.setattr(backups, "_cluster", lambda _: "made")
+    monkeypatch.setattr(backups.schema, "drop_pipes", lambda _: None)
+    monkeypatch.setattr(backups.schema, "apply", lambda _: [])
+
+
+def titles(server: Server) -> list[str]:
+    return [title for (title,) in server.reader.rows("SELECT title FROM changes ORDER BY title")]
+
+
+def test_a_restore_adds_rows_and_removes_none(server: Server, tmp_path: Path) -> None:
+    server.admin.command(CHANGE.format(title="backed up"))
+    made = back_up(server.settings, tmp_path / "backup")
+    assert made.rows == 1
+    server.empty()
+    server.admin.command(CHANGE.format(title="since then"))
+    for _ in range(2):
+        restore(server.settings, tmp_path / "backup")
+        assert titles(server) == ["backed up", "since then"]
+    server.empty()
+
+
+def test_one_of_an_older_version_gets_the_new_columns(server: Server, tmp_path: Path) -> None:
+    server.admin.command(CHANGE.format(title="old"))
+    back_up(server.settings, tmp_path / "backup")
+    server.empty()
+    server.admin.command("ALTER TABLE changes_stored ADD COLUMN ticket String DEFAULT 'none'")
+    try:
+        restore(server.settings, tmp_path / "backup")
+        assert server.admin.rows("SELECT title, ticket FROM changes_stored") == [("old", "none")]
+        assert server.admin.rows("EXISTS TABLE changes_stored_restored") == [(0,)]
+
+        back_up(server.settings, tmp_path / "newer")
+    finally:
+        server.admin.command("ALTER TABLE changes_stored DROP COLUMN ticket")
+    with pytest.raises(UserError, match="newer version: its changes_stored has ticket"):
+        restore(server.settings, tmp_path / "newer")
+    server.empty()
+
+
+def test_a_folder_that_holds_something_is_left_alone(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(UserError, match="is there already"):
+        back_up(server.settings, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_is_no_whole_backup_is_refused(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no whole back-up"):
+        restore(server.settings, tmp_path)
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(UserError, match="cannot be understood"):
+        restore(server.settings, tmp_path)
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything(server: Server, tmp_path: Path) -> None:
+    small = replace(server.settings, min_free_mb=1 << 30)
+    with pytest.raises(UserError, match="MiB left"):
+        back_up(small, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+    back_up(server.settings, tmp_path / "backup")
+    with pytest.raises(UserError, match=r"ClickHouse has \d+ MiB left"):
+        restore(small, tmp_path / "backup")
+
+
+def test_what_clickhouse_cannot_finish_leaves_no_backup(server: Server, tmp_path: Path) -> None:
+    back_up(server.settings, tmp_path / "backup")
+    manifest = tmp_path / "backup" / MANIFEST
+    text = json.loads(manifest.read_text())
+    for each in (tmp_path / "backup" / DATA).rglob("*"):
+        if each.name == ".backup":
+            each.unlink()
+    manifest.write_text(json.dumps(text))
+    with pytest.raises(UserError, match="BACKUP_NOT_FOUND"):
+        restore(server.settings, tmp_path / "backup")
