@@ -30,6 +30,9 @@ ELSEWHERE = {
     "stunwatch dashboards": "asks Superset: tests/dashboards",
     "stunwatch watch": "goes on until it is left: test_watch.py",
     "stunwatch simulate": "a night of a fleet: tests/simulation",
+    "stunwatch backup": "docs/runbooks: test_runbooks.py",
+    "stunwatch restore": "docs/runbooks: test_runbooks.py",
+    "stunwatch upgrade": "docs/runbooks: test_runbooks.py",
     "fluent-bit": "test_your_own_host.py",
 }
 """What begins so is not run here, and why."""
