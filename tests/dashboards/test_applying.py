@@ -21,7 +21,9 @@ from stunwatch.dashboards.assets import ASSETS, of_kind
 from stunwatch.errors import UserError
 from stunwatch.runtime import superset
 from stunwatch.settings import Settings
-from tests.dashboards.served import add_viewer, serving, viewer
+from tests.dashboards.browser import looking, open_dashboard
+from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving, viewer
+from tests.dashboards.test_browser import tab_of
 from tests.investigations.server import running
 
 FILES = assets.read()
@@ -211,3 +213,23 @@ def test_a_formula_in_an_export_is_text(settings: Settings, api: Superset) -> No
     _, told = api._ask("POST", "chart/data", asked).decode("utf-8-sig").splitlines()
     # An apostrophe before it: no spreadsheet works it out.
     assert "'=HYPERLINK" in told
+
+
+def test_a_name_that_is_html_is_shown_and_not_obeyed(settings: Settings) -> None:
+    as_user(settings, "admin").command(
+        "INSERT INTO stuns_stored (event_id, revision, detected_at, host, vm, datastore,"
+        " started_at, ended_at, duration_us, measured_by, cause, severity, evidence)"
+        " SELECT generateUUIDv4(), 1, now(), 'esx66', name, name, now() - 900, now(), 900000000,"
+        " 'unstun', 'unknown', 'critical', [name]"
+        " FROM (SELECT '<img src=x onerror=alert(1)>' AS name)"
+    )
+    dialogs: list[str] = []
+    with looking(settings, VIEWER, VIEWERS_PASSWORD) as page:
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        for title in ("VMs stunned most", "Stuns with their evidence"):
+            tab = tab_of("stuns", title)
+            shown = open_dashboard(page, settings, "stuns", tab=tab).table(title)
+            # How much of it Superset shows is its own affair; that it is text is ours.
+            assert any(row["vm"].startswith("<img") for row in shown), shown
+            assert page.locator("img[src='x'], [onerror]").count() == 0
+    assert dialogs == []

@@ -15,7 +15,7 @@ from tests.documentation.written import READ, Written, written
 from tests.test_conventions import ROOT
 
 COMMANDS = [each for page in READ for each in written(page)]
-TARGETS = set(re.findall(r"^([a-z./-]+):", (ROOT / "Makefile").read_text(), re.M))
+TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M))
 # [text](page.md#anchor)
 _ANCHORED = re.compile(r"\]\((?!https?://)([^)\s#]*)#([^)\s]+)\)")
 UsageError: Any = typer.BadParameter.__base__

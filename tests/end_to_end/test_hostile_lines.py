@@ -83,7 +83,7 @@ def test_a_terminal_obeys_no_name(named: Pipeline) -> None:
 
 def test_a_path_with_markup_is_only_named(named: Pipeline, tmp_path: Path) -> None:
     path = tmp_path / "[bold]no log[red] \x1b[2J.gz"
-    path.write_bytes(b"no archive")
+    path.write_bytes(b"\x1f\x8bno archive")
     done = named.run("replay", path, code=2)
     assert "[bold]no log[red]" in done.stderr.replace("\n", "")
     assert "\x1b" not in done.stderr

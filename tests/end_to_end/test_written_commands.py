@@ -14,9 +14,13 @@ from stunwatch.commands.demo import INCIDENT
 from tests.documentation.written import READ, ROOT, Written, outputs, written
 from tests.end_to_end.conftest import STUNWATCH, Pipeline
 
-PAGES = [each for each in READ if each.name == "README.md" and each.parent == ROOT] + sorted(
-    each for each in READ if each.parent == ROOT / "docs"
-)
+THEIR_OWN = {"security.md": "test_secured.py", "production.md": "tests/deployment"}
+"""Pages whose commands need a pipeline of another kind, and what tests them."""
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted(each for each in READ if each.parent == ROOT / "docs" and each.name not in THEIR_OWN),
+]
 
 ELSEWHERE = {
     "make test": "these are the tests",
@@ -26,6 +30,9 @@ ELSEWHERE = {
     "stunwatch dashboards": "asks Superset: tests/dashboards",
     "stunwatch watch": "goes on until it is left: test_watch.py",
     "stunwatch simulate": "a night of a fleet: tests/simulation",
+    "stunwatch backup": "docs/runbooks: test_runbooks.py",
+    "stunwatch restore": "docs/runbooks: test_runbooks.py",
+    "stunwatch upgrade": "docs/runbooks: test_runbooks.py",
     "fluent-bit": "test_your_own_host.py",
 }
 """What begins so is not run here, and why."""
