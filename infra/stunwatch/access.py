@@ -26,11 +26,10 @@ PRINCIPALS: Final = (
     "metrics",
 )
 
-MECHANISM: Final = "SCRAM-SHA-512"
-"""How passwords are proven. ClickHouse's is sent as it is, inside TLS: the librdkafka of our
-embedded server has no SCRAM (infra/clickhouse/config.xml)."""
-
-WITHOUT_SCRAM: Final = "clickhouse"
+IN_ITS_FILES: Final = (ADMIN, "clickhouse")
+"""Whom Kafka knows by its own files, and who therefore send it their password as it is, inside TLS:
+admin, because it tells Kafka of all others, and ClickHouse, whose embedded librdkafka has no SCRAM.
+"""
 
 Access = dict[str, Any]
 """Settings of librdkafka."""
@@ -81,7 +80,7 @@ def kafka_access(settings: Settings, principal: str) -> Access:
     return access | {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(authority(settings)),
-        "sasl.mechanism": "PLAIN" if principal == WITHOUT_SCRAM else MECHANISM,
+        "sasl.mechanism": "PLAIN" if principal in IN_ITS_FILES else "SCRAM-SHA-512",
         "sasl.username": principal,
         "sasl.password": password(settings, principal),
     }

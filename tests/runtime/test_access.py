@@ -54,11 +54,11 @@ def test_passwords_and_certificates_are_made_once(settings: Settings) -> None:
     assert all(b"\n" not in made[access.password_file(settings, each)] for each in PRINCIPALS)
 
 
-def test_only_clickhouse_sends_its_password_as_it_is(settings: Settings) -> None:
+def test_two_send_their_password_as_it_is(settings: Settings) -> None:
     make_what_is_missing(settings)
     secured = replace(settings, secure=True)
     mechanisms = {each: kafka_access(secured, each)["sasl.mechanism"] for each in PRINCIPALS}
-    assert {each for each, how in mechanisms.items() if how == "PLAIN"} == {"clickhouse"}
+    assert {each for each, how in mechanisms.items() if how == "PLAIN"} == {"admin", "clickhouse"}
     assert set(mechanisms.values()) == {"PLAIN", "SCRAM-SHA-512"}
 
 

@@ -94,9 +94,7 @@ def launch(settings: Settings) -> Launch:
 def _kafka(settings: Settings) -> dict[str, str]:
     """How its readers reach Kafka; config.xml has no condition, so every variable has a value."""
     is_secured = access.is_secured(settings)
-    password = (
-        access.password(settings, access.WITHOUT_SCRAM) if is_secured else "none is asked for"
-    )
+    password = access.password(settings, "clickhouse") if is_secured else "none is asked for"
     return {
         "STUNWATCH_KAFKA_BOOTSTRAP": settings.bootstrap,
         "STUNWATCH_KAFKA_SECURITY_PROTOCOL": "sasl_ssl" if is_secured else "plaintext",

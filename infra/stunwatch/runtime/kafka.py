@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import shutil
 import socket
 import subprocess
@@ -30,14 +29,6 @@ def jars(settings: Settings) -> Path:
     return settings.build / f"kafka-{versions()['kafka']['version']}"
 
 
-def java(settings: Settings) -> list[str]:
-    """The words that run a class of Kafka's."""
-    return [
-        *(checks.java(), "-cp", f"{jars(settings)}/*"),
-        f"-Dlog4j2.configurationFile=file:{CONFIG / 'log4j2.properties'}",
-    ]
-
-
 def launch(settings: Settings) -> Launch:
     """Write the broker's configuration and format its folder once."""
     data = settings.home / "kafka"
@@ -53,6 +44,8 @@ def launch(settings: Settings) -> Launch:
             certificates=settings.certificates,
         )
     )
+    java = [checks.java(), "-cp", f"{jars(settings)}/*"]
+    java.append(f"-Dlog4j2.configurationFile=file:{CONFIG / 'log4j2.properties'}")
     if is_secured:
         principals.make_what_is_missing(settings)
     if not (data / "meta.properties").exists():
@@ -60,65 +53,12 @@ def launch(settings: Settings) -> Launch:
         shutil.rmtree(data, ignore_errors=True)
         principals.forget_what_is_told(settings)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        words = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
-        if is_secured:
-            words += principals.as_formatted(settings)
-        run_unseen(settings, [*java(settings), *words])
+        subprocess.run(
+            [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)],
+            check=True,
+        )
     options = ["-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
-    return Launch([*java(settings), *options, "kafka.Kafka", str(properties)])
-
-
-def run_unseen(settings: Settings, words: list[str]) -> None:
-    """Run Java with words that hold passwords: in a file of mode 600, so that no list of processes
-    shows them."""
-    arguments = settings.run / f"java.{os.getpid()}.arguments"
-    arguments.touch(mode=0o600)
-    try:
-        quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in words[1:])
-        arguments.write_text("\n".join(f'"{each}"' for each in quoted))
-        subprocess.run([words[0], f"@{arguments}"], check=True)
-    finally:
-        arguments.unlink()
-
-
-def let_admin_in(settings: Settings) -> None:
-    """Tell a Kafka that does not know it admin's password, through the controller.
-
-    Where that does not listen yet, it does nothing.
-    """
-    if not access.is_secured(settings) or not principals.is_admin_unknown(settings):
-        return
-    try:
-        port = settings.kafka_controller_port
-        socket.create_connection((settings.kafka_host, port), timeout=1).close()
-    except OSError:
-        return
-    password = access.password(settings, access.ADMIN)
-    connection = settings.run / "controller.properties"
-    connection.touch(mode=0o600)
-    try:
-        connection.write_text(
-            "security.protocol=SASL_SSL\n"
-            "sasl.mechanism=PLAIN\n"
-            "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
-            f' username="{access.ADMIN}" password="{password}";\n'
-            f"ssl.truststore.type=PEM\nssl.truststore.location={access.authority(settings)}\n"
-        )
-        credential = f"{access.MECHANISM}=[iterations={principals.ITERATIONS},password={password}]"
-        run_unseen(
-            settings,
-            [
-                *java(settings),
-                "kafka.admin.ConfigCommand",
-                *("--bootstrap-controller", f"{settings.kafka_host}:{port}"),
-                *("--command-config", str(connection)),
-                *("--alter", "--entity-type", "users", "--entity-name", access.ADMIN),
-                *("--add-config", credential),
-            ],
-        )
-    finally:
-        connection.unlink()
-    principals.is_told(settings, [access.ADMIN])
+    return Launch([*java, *options, "kafka.Kafka", str(properties)])
 
 
 def ailment(settings: Settings) -> str | None:

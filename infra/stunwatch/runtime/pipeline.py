@@ -132,8 +132,6 @@ def _start(settings: Settings, supervisor: Supervisor, console: Console) -> None
                 if each.name not in started:
                     supervisor.start(each.name)
                     started.add(each.name)
-                if each is kafka.COMPONENT:
-                    kafka.let_admin_in(settings)
                 if ailment := each.ailment(settings):
                     ailments[each.name] = ailment
                     continue

@@ -1,7 +1,7 @@
 """Kafka's users and their rights: made, and kept as the files of passwords and acls.yaml say.
 
-Kafka keeps users itself. It learns them when its storage is formatted; on a storage that was made
-without them, or when admin's own password is another one, admin comes in through the controller.
+Kafka knows admin and ClickHouse by the files of their passwords. All others it keeps itself: admin
+tells it of them at the start, and until then they are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from stunwatch import access
-from stunwatch.access import ADMIN, PRINCIPALS, WITHOUT_SCRAM
+from stunwatch.access import IN_ITS_FILES, PRINCIPALS
 from stunwatch.errors import UserError
 from stunwatch.runtime import checks
 from stunwatch.runtime.passwords import made_once
@@ -40,35 +40,6 @@ def make_what_is_missing(settings: Settings) -> None:
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise UserError(f"openssl makes no certificates: {said[-1]}.")
-
-
-def with_scram() -> list[str]:
-    """Who proves its password by SCRAM."""
-    return [each for each in PRINCIPALS if each != WITHOUT_SCRAM]
-
-
-def as_formatted(settings: Settings) -> list[str]:
-    """What StorageTool's `format` is told, so that a new storage knows everybody."""
-    words = []
-    for each in with_scram():
-        said = f"name={each},password={access.password(settings, each)},iterations={ITERATIONS}"
-        words += ["--add-scram", f"{access.MECHANISM}=[{said}]"]
-    is_told(settings, with_scram())
-    return words
-
-
-def is_admin_unknown(settings: Settings) -> bool:
-    """Tell whether Kafka was never told admin's present password."""
-    return _known(settings).get(ADMIN) != _digest(settings, ADMIN)
-
-
-def is_told(settings: Settings, principals: list[str]) -> None:
-    """Remember that Kafka was told the present passwords of these."""
-    known = _known(settings) | {each: _digest(settings, each) for each in principals}
-    draft = _told(settings).with_suffix(".partial")
-    draft.touch(mode=0o600)
-    draft.write_text(json.dumps(known))
-    draft.rename(_told(settings))
 
 
 def forget_what_is_told(settings: Settings) -> None:
@@ -122,7 +93,11 @@ def _apply_passwords(settings: Settings, admin: Any) -> None:
     )
 
     known = _known(settings)
-    changed = [each for each in with_scram() if known.get(each) != _digest(settings, each)]
+    changed = [
+        each
+        for each in PRINCIPALS
+        if each not in IN_ITS_FILES and known.get(each) != _digest(settings, each)
+    ]
     information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
     alterations = [
         UserScramCredentialUpsertion(each, information, access.password(settings, each).encode())
@@ -130,7 +105,7 @@ def _apply_passwords(settings: Settings, admin: Any) -> None:
     ]
     if alterations:
         _finish(admin.alter_user_scram_credentials(alterations))
-        is_told(settings, changed)
+        _note(settings, changed)
 
 
 def _apply_rights(admin: Any) -> None:
@@ -191,6 +166,15 @@ def _apply_rights(admin: Any) -> None:
 def _finish(futures: dict[Any, Any]) -> None:
     for each in futures.values():
         each.result(timeout=TIMEOUT_SECONDS)
+
+
+def _note(settings: Settings, principals: list[str]) -> None:
+    """Remember that Kafka was told the present passwords of these."""
+    known = _known(settings) | {each: _digest(settings, each) for each in principals}
+    draft = _told(settings).with_suffix(".partial")
+    draft.touch(mode=0o600)
+    draft.write_text(json.dumps(known))
+    draft.rename(_told(settings))
 
 
 def _told(settings: Settings) -> Path:
