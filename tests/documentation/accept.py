@@ -25,7 +25,10 @@ def columns_of(reader: ClickHouse) -> Columns:
         example = _EXAMPLE.search(path.read_text())
         asked = example[1] if example else path.stem
         rows = reader.rows(f"DESCRIBE (SELECT * FROM {asked})")
-        found[path.stem] = [(name, kind) for name, kind, *_ in rows]
+        # A tuple's type comes as several lines.
+        found[path.stem] = [
+            (name, " ".join(kind.split()).replace("( ", "(")) for name, kind, *_ in rows
+        ]
     return found
 
 
