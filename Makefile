@@ -6,7 +6,7 @@ STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
 SEED ?= 1
 
-.PHONY: demo test test-slow up down bench score docs lint format
+.PHONY: demo test test-slow test-runbooks up down bench score docs lint format
 
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
@@ -16,6 +16,9 @@ test: .venv/ready ## the tests, twenty-odd minutes
 
 test-slow: .venv/ready ## faults, simulated evenings, scale
 	$(PYTHON) -m pytest -m slow
+
+test-runbooks: .venv/ready ## the commands of docs/runbooks while lines come in, seven minutes
+	$(PYTHON) -m pytest -m runbooks
 
 up: .venv/ready
 	$(STUNWATCH) up

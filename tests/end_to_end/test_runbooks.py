@@ -22,7 +22,7 @@ from stunwatch.settings import ROOT, load_settings
 from tests.end_to_end.conftest import Pipeline, settings_in
 from tests.end_to_end.test_faults import kill
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(590)]
+pytestmark = [pytest.mark.runbooks, pytest.mark.timeout(590)]
 
 VMS = [f"busy{number:02}" for number in range(20)]
 STUN_US = 5000

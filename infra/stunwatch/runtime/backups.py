@@ -34,8 +34,9 @@ from stunwatch.settings import Settings
 MANIFEST = "backup.json"
 DATA = "clickhouse"
 
-LEAVING_SECONDS = 60.0
-"""A reader that was dropped has left its group by then, a killed one too."""
+LEAVING_SECONDS = 180.0
+"""A reader that was dropped has left its group by then; one that was killed, or dropped while it
+joined, is missed by Kafka after one or two of its sessions of 45 s."""
 
 
 @dataclass(frozen=True)
