@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import platform
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from stunwatch import access
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.errors import UserError
-from stunwatch.runtime.component import Component, Launch
+from stunwatch.runtime.component import Component, Launch, http_ailment
 from stunwatch.runtime.passwords import made_once
 from stunwatch.settings import LOOPBACK, ROOT, Settings, versions
 
@@ -105,17 +104,7 @@ def _kafka(settings: Settings) -> dict[str, str]:
 
 def ailment(settings: Settings) -> str | None:
     """Ping the server; return why it does not answer, None if it does."""
-    address = f"{settings.clickhouse_host}:{settings.clickhouse_http_port}"
-    connection = http.client.HTTPConnection(address, timeout=2)
-    try:
-        connection.request("GET", "/ping")
-        if connection.getresponse().status == http.HTTPStatus.OK:
-            return None
-    except (OSError, http.client.HTTPException):
-        pass
-    finally:
-        connection.close()
-    return f"{address} does not answer"
+    return http_ailment(settings.clickhouse_host, settings.clickhouse_http_port, "/ping")
 
 
 COMPONENT = Component("clickhouse", after=(), launch=launch, ailment=ailment, stop_seconds=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -34,3 +35,17 @@ class Component:
     """Whether it is to run at all."""
     trouble: Callable[[Settings], str | None] = lambda _: None
     """Like `ailment`, but nothing that the start must wait for."""
+
+
+def http_ailment(host: str, port: int, path: str, patience_seconds: float = 2) -> str | None:
+    """Ask a component for its health over HTTP; the `ailment` of one that has a page for it."""
+    connection = http.client.HTTPConnection(host, port, timeout=patience_seconds)
+    try:
+        connection.request("GET", path)
+        if connection.getresponse().status == http.HTTPStatus.OK:
+            return None
+    except (OSError, http.client.HTTPException):
+        pass
+    finally:
+        connection.close()
+    return f"{host}:{port} does not answer"

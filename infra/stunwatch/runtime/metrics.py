@@ -6,10 +6,9 @@ readers have come, which the pipeline asks itself.
 
 from __future__ import annotations
 
-import http.client
 import sys
 
-from stunwatch.runtime.component import Component, Launch
+from stunwatch.runtime.component import Component, Launch, http_ailment
 from stunwatch.settings import Settings
 
 
@@ -20,17 +19,7 @@ def launch(settings: Settings) -> Launch:
 
 def ailment(settings: Settings) -> str | None:
     """Say why nothing is told; None if it is."""
-    address = f"{settings.metrics_host}:{settings.metrics_port}"
-    connection = http.client.HTTPConnection(address, timeout=2)
-    try:
-        connection.request("GET", "/health")
-        if connection.getresponse().status == http.HTTPStatus.OK:
-            return None
-    except (OSError, http.client.HTTPException):
-        pass
-    finally:
-        connection.close()
-    return f"{address} does not answer"
+    return http_ailment(settings.metrics_host, settings.metrics_port, "/health")
 
 
 COMPONENT = Component(

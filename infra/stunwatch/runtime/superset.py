@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from stunwatch.errors import UserError
 from stunwatch.runtime import clickhouse
-from stunwatch.runtime.component import Component, Launch
+from stunwatch.runtime.component import Component, Launch, http_ailment
 from stunwatch.runtime.passwords import made_once
 from stunwatch.settings import ROOT, Settings, versions
 
@@ -129,18 +128,7 @@ def launch(settings: Settings) -> Launch:
 
 def ailment(settings: Settings) -> str | None:
     """Ask for its health; return why it does not answer, None if it does."""
-    connection = http.client.HTTPConnection(
-        settings.superset_host, settings.superset_port, timeout=5
-    )
-    try:
-        connection.request("GET", "/health")
-        if connection.getresponse().status == http.HTTPStatus.OK:
-            return None
-    except (OSError, http.client.HTTPException):
-        pass
-    finally:
-        connection.close()
-    return f"{address(settings)} does not answer"
+    return http_ailment(settings.superset_host, settings.superset_port, "/health", 5)
 
 
 def _environment() -> dict[str, str]:
