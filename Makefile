@@ -6,7 +6,7 @@ STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
 SEED ?= 1
 
-.PHONY: demo test test-slow test-runbooks up down bench score docs lint format
+.PHONY: demo test test-slow test-scale test-runbooks up down bench score docs lint format
 
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
@@ -14,8 +14,11 @@ demo: .venv/ready ## start the pipeline, replay the bundled incident, show what 
 test: .venv/ready ## the tests, twenty-odd minutes
 	$(PYTHON) -m pytest
 
-test-slow: .venv/ready ## faults, simulated evenings, scale
-	$(PYTHON) -m pytest -m slow
+test-slow: .venv/ready ## faults, simulated evenings, the browser: twenty minutes
+	$(PYTHON) -m pytest -m 'slow and not scale'
+
+test-scale: .venv/ready ## how fast over a large fleet, a year, ten seeds: on a machine that does nothing else
+	$(PYTHON) -m pytest -m scale
 
 test-runbooks: .venv/ready ## the commands of docs/runbooks while lines come in, seven minutes
 	$(PYTHON) -m pytest -m runbooks

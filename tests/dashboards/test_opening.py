@@ -18,7 +18,7 @@ from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, servin
 from tests.investigations.server import Server, running
 from tests.investigations.test_a_year import MEASURE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
 
 FOLDERS = (Path(__file__).parents[1] / "investigations" / "year", Path(__file__).parent / "year")
 SECONDS = 3.0

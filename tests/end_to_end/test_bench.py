@@ -8,7 +8,7 @@ from stunwatch.bench import BENCH_TOPIC, drop_topics, fill, flink_cpu_seconds
 from tests.end_to_end.conftest import Pipeline
 
 # The lines that it measures with are stored nowhere.
-pytestmark = [pytest.mark.slow, pytest.mark.made_up, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.scale, pytest.mark.made_up, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("job", ["noop", "live"])

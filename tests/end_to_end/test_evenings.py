@@ -101,6 +101,7 @@ def test_the_change_that_ends_a_story_is_judged(pipeline: Pipeline, evenings: Re
     assert verdicts["davg_p99_ms"] == "better"
 
 
+@pytest.mark.scale
 @pytest.mark.timeout(1800)
 def test_no_wrong_scope_on_ten_seeds(pipeline: Pipeline, tmp_path: Path) -> None:
     made = {

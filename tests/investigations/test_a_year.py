@@ -36,7 +36,7 @@ GIVEN = {"at": f"{NOW - timedelta(days=60):%Y-%m-%d} 12:00:00"}
 OF_RAW_LINES = {"what_is_missing"}
 """They read every line and sample ever stored, for gaps in files: a minute is their limit."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(900)]
 
 MEASURE = "SELECT sum(sipHash64(number)) FROM numbers_mt(30000000)"
 """Takes two idle cores half a second."""

@@ -205,7 +205,7 @@ FULL = Size(hosts=100, vms=2000, datastores=20, seconds=240)
 
 
 @pytest.mark.parametrize(
-    "size", [SMALL, pytest.param(FULL, marks=pytest.mark.slow)], ids=["small", "full"]
+    "size", [SMALL, pytest.param(FULL, marks=pytest.mark.scale)], ids=["small", "full"]
 )
 def test_every_line_arrives_once_whoever_is_killed(size: Size, tmp_path: Path) -> None:
     with (

@@ -21,7 +21,7 @@ SWEEP_S = Limits().sweep_s
 CORES = 2
 STUNWATCH = Path(sys.executable).with_name("stunwatch")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
 
 
 def lines_of_a_sweep() -> bytes:
