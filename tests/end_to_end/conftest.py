@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from ingest.records import kafka_key
-from stunwatch.access import ADMIN, kafka_access
+from stunwatch.access import ADMIN, authority, is_secured, kafka_access, password
 from stunwatch.audit.events import CHECKS, all_spans, compare, kept_since
 from stunwatch.audit.files import Finder, stored_files
 from stunwatch.clickhouse import ClickHouse, as_user
@@ -42,6 +42,18 @@ class Pipeline:
     @property
     def environment(self) -> dict[str, str]:
         return os.environ | self.settings.environment()
+
+    @property
+    def for_fluent_bit(self) -> dict[str, str]:
+        """What a Fluent Bit must be told to write to this Kafka (docs/security.md)."""
+        told = {"STUNWATCH_KAFKA_PORT": str(self.settings.kafka_port)}
+        if not is_secured(self.settings):
+            return told
+        return told | {
+            "STUNWATCH_KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
+            "STUNWATCH_KAFKA_CA_FILE": str(authority(self.settings)),
+            "STUNWATCH_KAFKA_FLUENT_BIT_PASSWORD": password(self.settings, "fluent-bit"),
+        }
 
     def run(self, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run the command; its exit code must be `code`."""

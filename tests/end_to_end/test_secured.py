@@ -129,10 +129,7 @@ def test_a_hosts_line_arrives_by_tls(secured: Pipeline, tmp_path: Path) -> None:
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     environment = os.environ | {
         "STUNWATCH_HOME": str(tmp_path),
-        "STUNWATCH_KAFKA_PORT": str(secured.settings.kafka_port),
-        "STUNWATCH_KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
-        "STUNWATCH_KAFKA_CA_FILE": str(certificates / "ca.crt"),
-        "STUNWATCH_KAFKA_FLUENT_BIT_PASSWORD": password(secured.settings, "fluent-bit"),
+        **secured.for_fluent_bit,
         "STUNWATCH_TLS_CERTIFICATE": str(certificates / "syslog.crt"),
         "STUNWATCH_TLS_KEY": str(certificates / "syslog.key"),
         **{f"STUNWATCH_SYSLOG_{name}_PORT": str(port) for name, port in ports.items()},

@@ -46,9 +46,9 @@ def fluent_bit(pipeline: Pipeline, home: Path) -> Iterator[int]:
         env=os.environ
         | dict(step.environment)
         | {f"STUNWATCH_SYSLOG_{name}": str(port) for name, port in ports.items()}
+        | pipeline.for_fluent_bit
         | {
             "STUNWATCH_HOME": str(home),
-            "STUNWATCH_KAFKA_PORT": str(pipeline.settings.kafka_port),
             "STUNWATCH_VMWARE_LOG_PATH": str(home / "vmfs/volumes/*/*/vmware*.log"),
         },
         stdout=(home / "fluent-bit.log").open("wb"),
