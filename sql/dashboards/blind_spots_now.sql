@@ -1,7 +1,7 @@
 -- One row is one thing to know before trusting what is shown: a source that fell silent, lines that
--- were lost, cut or could not be used in the last hour; see fleet_clock. Silent: not heard for ten
--- minutes and for three times as long as ever in the last day, while others were. `quality_events`
--- tells more and takes longer.
+-- were lost, cut, could not be used or claimed another's name in the last hour; see fleet_clock.
+-- Silent: not heard for ten minutes and for three times as long as ever in the last day, while others
+-- were. `quality_events` tells more and takes longer.
 CREATE OR REPLACE VIEW blind_spots_now AS
 WITH
     (SELECT as_of FROM fleet_clock) AS as_of,
@@ -58,4 +58,9 @@ SELECT
     count() AS count
 FROM rejected_lines_stored
 WHERE received_at > as_of - INTERVAL 1 HOUR
-GROUP BY host, source;
+GROUP BY host, source
+UNION ALL
+SELECT 'borrowed_name' AS kind, host, 'syslog' AS source, max(last_heard_at) AS since, count() AS count
+FROM borrowed_names
+WHERE last_heard_at > as_of - INTERVAL 1 HOUR
+GROUP BY host;

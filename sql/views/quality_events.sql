@@ -1,11 +1,13 @@
 -- One row is one thing to know before trusting the data: lines that are missing, cut, unreadable or
--- late, a wrong clock, a source that fell silent. What a log itself tells (log_throttled, a host's
--- own gap) was found by detectors; everything else is worked out here from what is stored, so it
--- cannot disagree with it. `late`, `clock_skew` and `silent_source` exist only live.
+-- late, a wrong clock, a source that fell silent, a name that is another's. What a log itself tells
+-- (log_throttled, a host's own gap) was found by detectors; everything else is worked out here from
+-- what is stored, so it cannot disagree with it. `late`, `clock_skew`, `silent_source` and
+-- `borrowed_name` exist only live.
 --
 -- `count` is, by kind: log_throttled marks; gap messages that a host lost (evidence: its lines) or
 -- bytes of a file that did not arrive (evidence: which); truncated, rejected, late and clock_skew
--- lines; silent_source five-minute intervals in which others were heard.
+-- lines; silent_source five-minute intervals in which others were heard; borrowed_name names that its
+-- sender uses (evidence: who; see borrowed_names).
 -- One row of truncated, rejected, late and clock_skew is an hour of a source of a host.
 CREATE OR REPLACE VIEW quality_events AS
 WITH
@@ -269,4 +271,12 @@ FROM
     WHERE
         intervals_heard >= 2 AND missed >= 2 AND missed > 3 * usually_missed
         AND until_at > last_at + INTERVAL 10 MINUTE
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('borrowed_name', host, peer)))) AS event_id,
+        'borrowed_name' AS kind, host, 'syslog' AS source, last_heard_at AS started_at,
+        toNullable(last_heard_at) AS ended_at, names AS count,
+        [concat(peer, ' sent in its name; ', arrayStringConcat(owners, ', '), ' does, and in no other')] AS evidence,
+        toDateTime64(last_heard_at, 3, 'UTC') AS detected_at, 'live' AS run_id
+    FROM borrowed_names
 ) AS events;

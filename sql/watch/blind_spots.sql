@@ -55,5 +55,10 @@ SELECT
 FROM rejected_lines_stored
 WHERE run_id = 'live' AND received_at >= now() - INTERVAL 1 HOUR
 GROUP BY host, source
+UNION ALL
+SELECT 'borrowed_name' AS kind, host, 'syslog' AS source, max(last_heard_at) AS since, count() AS count
+FROM borrowed_names
+WHERE last_heard_at >= now() - INTERVAL 1 HOUR
+GROUP BY host
 ORDER BY kind = 'silent_source' DESC, kind ASC, count DESC, host ASC
 LIMIT 200;

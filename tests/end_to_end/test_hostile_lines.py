@@ -128,4 +128,9 @@ def test_a_host_that_is_not_the_sender_is_told_by_its_sender(pipeline: Pipeline)
     )
     found = {row["whose"]: row["who"] for row in map(orjson.loads, answer.stdout.splitlines())}
     assert found["esx67"] == ["192.0.2.66", "192.0.2.67"]
+    marked = "SELECT host, evidence FROM quality_events WHERE kind = 'borrowed_name'"
+    assert ("esx67", ["192.0.2.66 sent in its name; 192.0.2.67 does, and in no other"]) in (
+        pipeline.rows(marked)
+    )
+    assert pipeline.one("SELECT count() FROM blind_spots_now WHERE kind = 'borrowed_name'") > 0
     assert {"esx67", "esx68"} <= {*found["192.0.2.66"]}
