@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,10 @@ def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backups.schema, "apply", lambda _: [])
 
 
+def say_nothing(_: str) -> None:
+    """What is being done is for those who look on."""
+
+
 def titles(server: Server) -> list[str]:
     return [title for (title,) in server.reader.rows("SELECT title FROM changes ORDER BY title")]
 
@@ -45,9 +50,11 @@ def test_a_restore_adds_rows_and_removes_none(server: Server, tmp_path: Path) ->
     assert made.rows == 1
     server.empty()
     server.admin.command(CHANGE.format(title="since then"))
+    told: list[str] = []
     for _ in range(2):
-        restore(server.settings, tmp_path / "backup")
+        restore(server.settings, tmp_path / "backup", told.append)
         assert titles(server) == ["backed up", "since then"]
+    assert re.match("restoring 1 rows of [0-9]+ tables", told[0])
     server.empty()
 
 
@@ -57,7 +64,7 @@ def test_one_of_an_older_version_gets_the_new_columns(server: Server, tmp_path: 
     server.empty()
     server.admin.command("ALTER TABLE changes_stored ADD COLUMN ticket String DEFAULT 'none'")
     try:
-        restore(server.settings, tmp_path / "backup")
+        restore(server.settings, tmp_path / "backup", say_nothing)
         assert server.admin.rows("SELECT title, ticket FROM changes_stored") == [("old", "none")]
         assert server.admin.rows("EXISTS TABLE changes_stored_restored") == [(0,)]
 
@@ -65,7 +72,7 @@ def test_one_of_an_older_version_gets_the_new_columns(server: Server, tmp_path: 
     finally:
         server.admin.command("ALTER TABLE changes_stored DROP COLUMN ticket")
     with pytest.raises(UserError, match="newer version: its changes_stored has ticket"):
-        restore(server.settings, tmp_path / "newer")
+        restore(server.settings, tmp_path / "newer", say_nothing)
     server.empty()
 
 
@@ -78,10 +85,10 @@ def test_a_folder_that_holds_something_is_left_alone(server: Server, tmp_path: P
 
 def test_what_is_no_whole_backup_is_refused(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no whole back-up"):
-        restore(server.settings, tmp_path)
+        restore(server.settings, tmp_path, say_nothing)
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(UserError, match="cannot be understood"):
-        restore(server.settings, tmp_path)
+        restore(server.settings, tmp_path, say_nothing)
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything(server: Server, tmp_path: Path) -> None:
@@ -91,7 +98,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything(server: Server, tmp_pa
     assert not (tmp_path / "backup").exists()
     back_up(server.settings, tmp_path / "backup")
     with pytest.raises(UserError, match=r"ClickHouse has \d+ MiB left"):
-        restore(small, tmp_path / "backup")
+        restore(small, tmp_path / "backup", say_nothing)
 
 
 def test_what_clickhouse_cannot_finish_leaves_no_backup(server: Server, tmp_path: Path) -> None:
@@ -103,4 +110,4 @@ def test_what_clickhouse_cannot_finish_leaves_no_backup(server: Server, tmp_path
             each.unlink()
     manifest.write_text(json.dumps(text))
     with pytest.raises(UserError, match="BACKUP_NOT_FOUND"):
-        restore(server.settings, tmp_path / "backup")
+        restore(server.settings, tmp_path / "backup", say_nothing)

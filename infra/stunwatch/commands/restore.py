@@ -26,8 +26,8 @@ def restore(
     console = Console(stderr=True)
     settings = load_settings()
     settings.make_folders()
-    with console.status("restoring"), pipeline.alone(settings):
-        done = backups.restore(settings, folder)
+    with console.status("restoring") as shown, pipeline.alone(settings):
+        done = backups.restore(settings, folder, shown.update)
     console.print(
         f"Restored {done.backup.rows:,} rows of {done.backup.made_at}, then read"
         f" {done.read_again:,} messages of Kafka again.",

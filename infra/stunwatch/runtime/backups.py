@@ -15,6 +15,7 @@ import json
 import re
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,11 +118,11 @@ def back_up(settings: Settings, folder: Path) -> Backup:
     return made
 
 
-def restore(settings: Settings, folder: Path) -> Restored:
+def restore(settings: Settings, folder: Path, tell: Callable[[str], None]) -> Restored:
     """Bring a back-up's rows into the running ClickHouse and read Kafka from where it ended.
 
     Rows that are there stay: what both hold is one row. Returns when everything that Kafka held at
-    the beginning has been read.
+    the beginning has been read; `tell` is called with what is being done.
 
     Raises:
         UserError: the folder is no whole back-up, it is of a newer version, the disk is too small,
@@ -137,6 +138,7 @@ def restore(settings: Settings, folder: Path) -> Restored:
             f"ClickHouse has {free // checks.MIB} MiB left, the back-up needs"
             f" {backup.bytes // checks.MIB + settings.min_free_mb}: free some space."
         )
+    tell(f"restoring {backup.rows:,} rows of {len(backup.tables)} tables")
     schema.drop_pipes(admin)
     try:
         same = [
@@ -150,12 +152,13 @@ def restore(settings: Settings, folder: Path) -> Restored:
             _run(admin, sql, allow_non_empty_tables="true")
         for name in backup.tables.keys() - same:
             _restore_as_it_was(admin, folder, name)
-        read_again, lost = _rewind(settings, backup)
+        read_again, lost = _rewind(settings, backup, tell)
     finally:
         # Whatever failed: lines go on being read, and a restore can be run again.
         schema.apply(admin)
     broker = Kafka(kafka_access(settings, "metrics"))
     for group, topics in readers().items():
+        tell(f"reading Kafka again: {', '.join(topics)}")
         wait_until_read(broker, group, broker.ends(topics), lambda: None)
     return Restored(backup, read_again, lost)
 
@@ -232,7 +235,7 @@ def _restore_as_it_was(admin: ClickHouse, folder: Path, name: str) -> None:
     admin.command(f"DROP TABLE {beside} SYNC")
 
 
-def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
+def _rewind(settings: Settings, backup: Backup, tell: Callable[[str], None]) -> tuple[int, int]:
     """Set the readers back to the back-up's offsets; return (messages to read again, lost ones).
 
     In another Kafka than the back-up's its offsets mean nothing: there all of it is read.
@@ -252,11 +255,11 @@ def _rewind(settings: Settings, backup: Backup) -> tuple[int, int]:
             lost += max(0, start - noted) if is_same else 0
             wanted[place] = max(start, noted)
             again += ends[place] - wanted[place]
-        _set_offsets(admin, group, wanted)
+        _set_offsets(admin, group, wanted, tell)
     return again, lost
 
 
-def _set_offsets(admin: Any, group: str, offsets: Offsets) -> None:
+def _set_offsets(admin: Any, group: str, offsets: Offsets, tell: Callable[[str], None]) -> None:
     """Say how far a group has come; its readers may take a moment to leave it."""
     places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
     deadline = time.monotonic() + LEAVING_SECONDS
@@ -273,6 +276,7 @@ def _set_offsets(admin: Any, group: str, offsets: Offsets) -> None:
                     f"Kafka does not set {group} back ({error.args[0].str()}):"
                     " the rows are restored; run the restore again."
                 ) from error
+        tell(f"waiting until Kafka misses the readers of {group} that are gone")
         time.sleep(0.5)
 
 
