@@ -11,7 +11,7 @@ SEED ?= 1
 demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
 	$(STUNWATCH) demo
 
-test: .venv/ready ## the tests, twenty-odd minutes
+test: .venv/ready ## the tests, half an hour
 	$(PYTHON) -m pytest
 
 test-slow: .venv/ready ## faults, simulated evenings, the browser: twenty minutes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -50,6 +52,27 @@ def everything(api: Superset) -> list[Any]:
         for kind, title in TITLES.items()
         for columns in [("id", "uuid", title)]
     ]
+
+
+LOADED = """
+import serve
+from sqlglot.dialects.dialect import Dialect
+assert "clickhouse" in Dialect._classes
+"""
+
+
+def test_clickhouses_dialect_is_loaded_before_anybody_asks(settings: Settings) -> None:
+    """Charts that were asked for while sqlglot loaded it were refused: "Error parsing near …"."""
+    launch = superset.launch(settings)
+    environment = os.environ | settings.environment() | launch.environment
+    done = subprocess.run(
+        [launch.command[0], "-c", LOADED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_applied_twice_it_changes_nothing(settings: Settings, api: Superset) -> None:
