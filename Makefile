@@ -14,8 +14,8 @@ demo: .venv/ready ## start the pipeline, replay the bundled incident, show what 
 test: .venv/ready ## the tests, half an hour
 	$(PYTHON) -m pytest
 
-test-slow: .venv/ready ## faults, simulated evenings, the browser: twenty minutes
-	$(PYTHON) -m pytest -m 'slow and not scale'
+test-slow: .venv/ready ## faults, simulated evenings, the browser: twenty-five minutes
+	$(PYTHON) -m pytest -m slow
 
 test-scale: .venv/ready ## how fast over a large fleet, a year, ten seeds: on a machine that does nothing else
 	$(PYTHON) -m pytest -m scale
