@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colours import SCHEME
-from flask import Flask
+from flask import Flask, request, session
 from sqlalchemy.engine.url import URL
 from superset.config import THEME_DEFAULT as DEFAULT
 from superset.utils.log import AbstractEventLogger, DBEventLogger
@@ -126,6 +126,12 @@ def DB_CONNECTION_MUTATOR(
 
 
 def FLASK_APP_MUTATOR(app: Flask) -> None:
+    """Mend what Superset has no setting for."""
+    _say_what_is_refused(app)
+    _leave_a_login_alone(app)
+
+
+def _say_what_is_refused(app: Flask) -> None:
     """Let a refused import say which file is at fault; by itself Superset only logs that."""
     from superset.commands.exceptions import (  # noqa: PLC0415 (reads this configuration)
         CommandInvalidError,
@@ -138,3 +144,15 @@ def FLASK_APP_MUTATOR(app: Flask) -> None:
         faults = cause.normalized_messages() if isinstance(cause, CommandInvalidError) else {}
         reason = str(error) if faults or cause is None else f"{type(cause).__name__}: {cause}"
         return {"errors": [{"message": reason, "extra": faults}]}, 422
+
+
+def _leave_a_login_alone(app: Flask) -> None:
+    """Set no cookie when the page of the login tells that it was opened.
+
+    It does so a second after; were its answer the later one, the cookie of that visitor whom nobody
+    knows would take the place of the one that the login has just set.
+    """
+
+    @app.before_request
+    def nobody_yet() -> tuple[str, int] | None:
+        return ("", 204) if request.path == "/superset/log/" and "_user_id" not in session else None

@@ -201,6 +201,18 @@ def test_who_has_not_logged_in_sees_nothing(settings: Settings, path: str) -> No
         assert error.code in {401, 403}
 
 
+def test_what_the_login_page_tells_does_not_end_a_login(settings: Settings) -> None:
+    """Answered after the login, a cookie of its own would log out who has just logged in."""
+    cookies = urllib.request.HTTPCookieProcessor()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+    opener.open(f"{superset.address(settings)}/login/").close()
+    assert [each.name for each in cookies.cookiejar] == ["session"]
+    told = f"{superset.address(settings)}/superset/log/?explode=events"
+    with opener.open(told, data=b"events=[]") as answer:
+        assert answer.status == 204
+        assert answer.headers.get_all("Set-Cookie") is None
+
+
 def test_passwords_are_files_that_nobody_else_reads(settings: Settings) -> None:
     for name in ("superset_admin", "superset_secret_key"):
         assert (settings.secrets / name).stat().st_mode & 0o777 == 0o600
