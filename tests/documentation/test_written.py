@@ -43,6 +43,15 @@ def test_the_index_names_every_page() -> None:
         assert f"({name}" in index, name
 
 
+def test_a_vm_of_ones_own_is_none_of_the_demos() -> None:
+    """The demo's stuns are still there, and longer: they would stand before the reader's first."""
+    [vm] = re.findall(r'vmx\.log\.syslogID = "(\w+)"', (ROOT / "README.md").read_text())
+    folders = (ROOT / "infra/stunwatch/demo/incident").glob("*/vmfs/volumes/*/*")
+    demos = {folder.name for folder in folders}
+    assert len(demos) == 3
+    assert vm not in demos
+
+
 def parse(words: tuple[str, ...], *, is_whole: bool) -> None:
     """Let the command line read its words, and run nothing. Raises UsageError.
 
