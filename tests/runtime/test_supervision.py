@@ -52,6 +52,11 @@ def test_percent_signs_of_a_path_are_not_the_supervisors_own() -> None:
     assert 'STUNWATCH_HOME="/srv/100%%full"' in parser["supervisord"]["environment"]
 
 
+def test_all_that_superset_runs_restarts_a_running_pipeline() -> None:
+    known = {path.name for path in supervision.CONFIGURED_BY}
+    assert {"serve.py", "superset_config.py", "colours.py", "gunicorn.conf.py"} <= known
+
+
 def test_another_port_is_another_configuration() -> None:
     settings = load_settings({})
     other = replace(settings, kafka_port=29092)

@@ -24,23 +24,21 @@ from stunwatch.settings import ROOT, Settings
 SOCKET_PATH_BYTES = 100
 """Longer paths of sockets are refused by Linux (108 with supervisord's own suffix)."""
 
-CONFIGURED_BY = (
-    "versions.toml",
-    "infra/kafka/server.properties",
-    "infra/kafka/secure.properties",
-    "infra/clickhouse/config.xml",
-    "infra/clickhouse/users.xml",
-    "infra/flink/config.yaml",
-    "infra/superset/gunicorn.conf.py",
-    "infra/superset/provision.py",
-    "infra/superset/superset_config.py",
-)
+CONFIGURED_BY = [
+    ROOT / "versions.toml",
+    ROOT / "infra/kafka/server.properties",
+    ROOT / "infra/kafka/secure.properties",
+    ROOT / "infra/clickhouse/config.xml",
+    ROOT / "infra/clickhouse/users.xml",
+    ROOT / "infra/flink/config.yaml",
+    *sorted((ROOT / "infra/superset").glob("*.py")),
+]
 """A running pipeline is restarted by `up` when one of these has changed."""
 
 
 def configuration(settings: Settings, components: Sequence[Component]) -> str:
     """Render supervisord's configuration. It listens on a Unix socket and nowhere else."""
-    fingerprint = hashlib.sha256(b"\0".join((ROOT / name).read_bytes() for name in CONFIGURED_BY))
+    fingerprint = hashlib.sha256(b"\0".join(path.read_bytes() for path in CONFIGURED_BY))
     told = access.environment(settings) | collectors.environment(settings) | {MARK: "supervisord"}
     environment = ",".join(f"{name}={_quoted(value)}" for name, value in told.items())
     sections = [
