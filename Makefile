@@ -1,41 +1,49 @@
-# Everything is thin: the work is in the `stunwatch` command (.venv/bin/stunwatch --help).
+# Short targets: the `stunwatch` command does the work (.venv/bin/stunwatch --help).
 
 UV_VERSION := 0.13.8
 UV := build/uv/bin/uv
 STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
+# Two workers: one for the tests of the shared pipeline, one for all others. See tests/README.md.
+PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 SEED ?= 1
+# Compiling these packages takes longer than it saves.
+SELDOM_IMPORTED := /tests?/|/(apprise|fontTools|matplotlib|pygments|pymongo|pyVmomi)/
 
-.PHONY: demo test test-slow test-scale test-runbooks up down bench score docs lint format
+.PHONY: demo test test-unit test-slow test-release up down bench score generate docs lint format
 
-demo: .venv/ready ## start the pipeline, replay the bundled incident, show what was found
+demo: .venv/pipeline ## start the pipeline, replay an incident, feed live lines, show what was found
 	$(STUNWATCH) demo
 
-test: .venv/ready ## the tests, half an hour
-	$(PYTHON) -m pytest
+test: .venv/ready ## unit tests and those of one shared pipeline, fourteen minutes
+	$(PYTEST)
 
-test-slow: .venv/ready ## faults, simulated evenings, the browser: twenty-five minutes
-	$(PYTHON) -m pytest -m slow
+test-unit: .venv/ready ## tests that start nothing, one minute: on every save
+	$(PYTEST) --tier unit
 
-test-scale: .venv/ready ## how fast over a large fleet, a year, ten seeds: on a machine that does nothing else
-	$(PYTHON) -m pytest -m scale
+test-slow: .venv/ready ## kills, a full disk, the browser, simulated nights
+	$(PYTEST) --tier slow
 
-test-runbooks: .venv/ready ## the commands of docs/runbooks while lines come in, seven minutes
-	$(PYTHON) -m pytest -m runbooks
+test-release: .venv/ready ## a large fleet, a year, runbooks, the secured variant: before a release
+	$(PYTHON) -m pytest --tier release
+	$(PYTHON) -m pytest --tier integration,slow tests/end_to_end --secure
 
-up: .venv/ready
+up: .venv/pipeline
 	$(STUNWATCH) up
 
-down: .venv/ready
+down: .venv/pipeline
 	$(STUNWATCH) down
 
 bench: .venv/ready ## speeds as ratios, into build/bench.json
-	$(PYTHON) -m stunwatch.bench
+	$(PYTHON) -m tools.bench
 
 score: .venv/ready ## simulate, replay, compare with the truth: make score SEED=7
-	$(PYTHON) -m stunwatch.score --seed $(SEED)
+	$(PYTHON) -m tools.score --seed $(SEED)
 
-docs: .venv/ready ## the pages that are made of the folders
+generate: .venv/ready ## JSON Schemas and SQL from the definitions in schemas/
+	$(PYTHON) -m tools.generate
+
+docs: generate ## the pages that are made of the folders
 	$(PYTHON) -m tests.documentation.accept
 
 lint: .venv/ready
@@ -44,14 +52,21 @@ lint: .venv/ready
 	.venv/bin/mypy
 	.venv/bin/sqlfluff lint sql
 	.venv/bin/yamllint --strict .
+	$(PYTHON) -m tests.documentation.plain
 
 format: .venv/ready
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-# One environment from the lock; uv is the only thing that pip installs.
-.venv/ready: pyproject.toml uv.lock
+# One environment from the lock file; pip installs only uv. The packages for tests and lint are added when
+# one of them first runs.
+.venv/ready: pyproject.toml uv.lock .venv/pipeline
+	$(UV) sync --frozen --quiet --compile-bytecode --extra pipeline
+	touch $@
+
+.venv/pipeline: pyproject.toml uv.lock
 	test -x $(UV) || python3 -m venv build/uv
 	build/uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(UV) sync --frozen --quiet --compile-bytecode
+	$(UV) sync --frozen --quiet --inexact --no-dev --extra pipeline
+	$(PYTHON) -m compileall -q -j 0 -x '$(SELDOM_IMPORTED)' .venv/lib
 	touch $@

@@ -1,1 +1,1 @@
-"""A line becomes a record: heads, times, records, and the replay of files."""
+"""Log lines become records: line heads, timestamps, records, and the replay of files."""

@@ -1,4 +1,7 @@
-"""The heads of log lines: `parsers.yaml`, read for Python."""
+"""The head patterns of `parsers.yaml`, compiled for Python.
+
+The head of a log line is everything before its message: timestamp, host, program, thread, level.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import yaml
 PARSERS = Path(__file__).with_name("parsers.yaml")
 
 Families = tuple[str, ...]
-# Which patterns read a line, by where it was found (the first words of their names).
+# Families of patterns (the first words of their names), by where the line was found.
 VMWARE_LOG: Families = ("vmware_log_",)
 HOST_FILE: Families = ("vmware_log_", "host_", "wire_")
 WIRE: Families = ("wire_",)
@@ -31,10 +34,14 @@ FIELDS = (
     "host",
     "pri",
     "vm",
+    "op_id",
 )
 Groups = tuple[str | None, ...]
 
-# They overlap with patterns before them, so a line must be refused by those first.
+# This pattern splits off the head that a relay added. It is not a head pattern.
+RELAYED = "relayed"
+
+# These patterns overlap with earlier ones, so a line must first fail to match those.
 LOOSE = frozenset(
     {
         "host_continuation",
@@ -43,24 +50,30 @@ LOOSE = frozenset(
         "host_program_iso",
         "host_vmkernel_bare",
         "wire_bsd",
+        "wire_dated_text",
         "wire_iso",
+        "wire_hostless",
         "wire_rfc5424",
         "wire_stamped",
+        "wire_tailed_hostd",
     }
 )
-# What these match does not yet make a file one of ours: too much else looks like it.
+# These accept any text after the timestamp, including a relay's name. All others reject that.
+ANY_TEXT = frozenset({"host_iso", "wire_stamped"})
+# A match of one of these does not prove that a file is an ESXi log: other files look similar.
 VAGUE = frozenset({"host_continuation", "host_iso", "host_vmkernel_bare"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One head pattern; `pick` puts a match's groups into the order of FIELDS, absent ones None."""
+    """One head pattern. `pick` orders a match's groups as in FIELDS; missing groups are None."""
 
     name: str
     regex: re.Pattern[str]
-    source: str  # of the record: syslog or vmware_log
+    source: str  # of the record: "syslog" or "vmware_log"
     is_loose: bool
     is_vague: bool
+    is_any_text: bool
     pick: Callable[[Groups], Groups] = field(repr=False)
 
 
@@ -70,12 +83,20 @@ def to_python(regex: str) -> str:
 
 
 @lru_cache(maxsize=1)
+def _parsers() -> dict[str, str]:
+    """Return every regex of `parsers.yaml` by name, in the order of the file."""
+    parsers = yaml.safe_load(PARSERS.read_text(encoding="utf-8"))["parsers"]
+    return {parser["name"]: parser["regex"] for parser in parsers}
+
+
+@lru_cache(maxsize=1)
 def load_patterns() -> tuple[Pattern, ...]:
-    """Every pattern of `parsers.yaml`, in its order."""
+    """Return every head pattern of `parsers.yaml`, in the order of the file."""
     patterns = []
-    for parser in yaml.safe_load(PARSERS.read_text(encoding="utf-8"))["parsers"]:
-        name = parser["name"]
-        regex = re.compile(to_python(parser["regex"]), re.ASCII)
+    for name, regex_text in _parsers().items():
+        if name == RELAYED:
+            continue
+        regex = re.compile(to_python(regex_text), re.ASCII)
         absent = regex.groups  # the index of the None that `Finder` appends
         at = [regex.groupindex.get(name, absent + 1) - 1 for name in FIELDS]
         patterns.append(
@@ -85,28 +106,47 @@ def load_patterns() -> tuple[Pattern, ...]:
                 source="vmware_log" if "vmware_log" in name else "syslog",
                 is_loose=name in LOOSE,
                 is_vague=name in VAGUE,
+                is_any_text=name in ANY_TEXT,
                 pick=operator.itemgetter(*at),
             )
         )
     return tuple(patterns)
 
 
-class Finder:
-    """Finds the pattern of one source's lines.
+@lru_cache(maxsize=1)
+def _relays() -> re.Pattern[str]:
+    """Return a regex that matches zero, one or two relay heads at the start of a line."""
+    relays, _, _ = _parsers()[RELAYED].partition("(?<line>")
+    return re.compile(to_python(relays), re.ASCII)
 
-    The pattern of the line before is tried first where that cannot change the result, that is if
-    no earlier pattern reads the same lines (a test holds this).
+
+class Finder:
+    """Finds the head pattern of each line of one source.
+
+    The pattern that matched the previous line is tried first, but only if no earlier pattern
+    matches the same lines, so the result does not change (a test checks this).
     """
 
-    __slots__ = ("_last", "_patterns")
+    __slots__ = ("_behind_relays", "_is_relayed", "_last", "_patterns", "_relays")
 
-    def __init__(self, families: Families) -> None:
-        """Take the patterns whose names begin with one of `families`."""
+    def __init__(self, families: Families, *, relays: bool = True) -> None:
+        """Use the patterns whose names start with one of `families`.
+
+        If `relays` is set and syslog lines are among them, the heads of relays are split off.
+        """
         self._patterns = [p for p in load_patterns() if p.name.startswith(families)]
         self._last = self._patterns[0]
+        self._relays = _relays() if relays and set(WIRE) <= set(families) else None
+        self._is_relayed = False  # of the previous line
+        self._behind_relays: Finder | None = None
 
     def find(self, line: str) -> tuple[Pattern, Groups] | None:
-        """The pattern that reads the line (no terminator) and its groups in the order of FIELDS."""
+        """Return the pattern that matches a line (without terminator), and its groups as in FIELDS.
+
+        A relay's head becomes part of the line's head. The text after it is matched as syslog.
+        """
+        if self._is_relayed and (relays := self._relays_of(line)):
+            return self._find_relayed(line, relays)
         last = self._last
         match = last.regex.match(line)
         if match is not None:
@@ -116,5 +156,27 @@ class Finder:
             if match is not None:
                 if not pattern.is_loose:
                     self._last = pattern
-                return pattern, pattern.pick((*match.groups(), None))
-        return None
+                    break
+                if pattern.is_any_text and (relays := self._relays_of(line)):
+                    return self._find_relayed(line, relays)
+                break
+        else:
+            relays = self._relays_of(line)
+            return self._find_relayed(line, relays) if relays else None
+        return pattern, pattern.pick((*match.groups(), None))
+
+    def _relays_of(self, line: str) -> str:
+        """Return the head that relays put before the line, or an empty string."""
+        match = None if self._relays is None else self._relays.match(line)
+        relays = "" if match is None else match[0]
+        self._is_relayed = bool(relays)
+        return relays
+
+    def _find_relayed(self, line: str, relays: str) -> tuple[Pattern, Groups] | None:
+        if self._behind_relays is None:
+            self._behind_relays = Finder(WIRE, relays=False)
+        found = self._behind_relays.find(line[len(relays) :])
+        if found is None:
+            return None
+        pattern, (head, *others) = found
+        return pattern, (f"{relays}{head}", *others)

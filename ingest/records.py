@@ -1,7 +1,7 @@
-"""A line becomes a record (schemas/log_line.v1) or a rejection (topic esxi.rejected).
+"""Convert a line to a record (schemas/log_line.v1) or a rejection (topic esxi.rejected).
 
-Both are plain dictionaries, ready for orjson, without the fields that are unknown; a rejection
-has a `reason`, a record has none. Nothing here reads a clock, a file or the network.
+Both are plain dictionaries, ready for orjson. Unknown fields are left out. A rejection has a
+`reason`, a record has none. This module does not read the clock, files or the network.
 """
 
 from __future__ import annotations
@@ -12,55 +12,81 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from ingest.heads import FIELDS, HOST_FILE, VMWARE_LOG, WIRE, Finder, Groups
-from ingest.times import Stamps, UptimeClock, utc_text
+from stunwatch.ingest.heads import FIELDS, HOST_FILE, VMWARE_LOG, WIRE, Finder, Groups
+from stunwatch.ingest.times import Stamps, UptimeClock, names_year, utc_text
 
 Record = dict[str, Any]
 
 MAX_LINE_BYTES: Final = 256 * 1024
-NO_PATTERN: Final = "no head pattern matches"
+MAX_NAME_BYTES: Final = 255
+"""Maximum length of a host or VM name: DNS and file systems do not allow longer ones."""
+LONG_NAME: Final = "name of the host or VM longer than 255 bytes"
+NO_PATTERN: Final = "unknown line format"
 BINARY: Final = "binary data"
+RELAYED: Final = "two timestamps, as from a syslog relay, before an unknown line format"
+JSON: Final = "JSON instead of a log line"
+COLOURED: Final = "colour codes before the line"
+TABS: Final = "tab-separated values instead of a log line"
+COMMAS: Final = "comma-separated values instead of a log line"
+FAILED: Final = (
+    "the shipper failed: "  # plus the exception's name; the same text is in ingest/lua/message.lua
+)
+NO_VM: Final = "vmware.log without VM name in the line and in the path"
+# Reasons for rejecting a line, by how it begins (ingest/lua/text.lua has the same list).
+_FORM_LENGTH = 300
+_FORMS = {
+    JSON: re.compile(r'\[?\{ *(?:"|$)'),
+    COLOURED: re.compile(r"\x1b\["),
+    TABS: re.compile(r"\d[\d:./TZ+ -]*\t", re.ASCII),
+    COMMAS: re.compile(r'"[^"]*",|\d[\d:./TZ+ -]*,[^\d]', re.ASCII),
+    RELAYED: re.compile(r"[^\[(]{0,300}?\d\d:\d\d:\d\d[^\[(]{0,300}?\d\d:\d\d:\d\d", re.ASCII),
+}
 
-# In the order of syslog's numbers.
+# In the order of the syslog severity numbers, 0 to 7.
 _SEVERITIES = ("emergency", "alert", "critical", "error", "warning", "notice", "info", "debug")
 _LEVELS = {
     # ESXi 8: vmware.log and every other log
     **dict(zip(("Em", "Al", "Cr", "Er", "Wa", "No", "In", "Db"), _SEVERITIES, strict=True)),
     # vmware.log up to 7.0; A is "always"
     **{"E": "error", "W": "warning", "A": "notice", "I": "info"},
-    # hostd and its kin, lower-cased
+    # hostd and similar programs, in lower case
     **{"panic": "emergency", "fatal": "critical", "error": "error", "warning": "warning"},
     **{"warn": "warning", "info": "info", "verbose": "debug", "debug": "debug"},
     **{"trivia": "debug", "trace": "debug"},
 }
-# The program of a head that does not name it, unless the file's name tells another.
+# The program of a head that does not contain it. A program in the file's name takes precedence.
 _PROGRAMS = {
     "host_vmkernel_iso": "vmkernel",
     "host_vmkernel_uptime": "vmkernel",
     "host_vmkernel_bare": "vmkernel",
     "wire_bsd_vmkernel": "vmkernel",
+    "wire_tailed_vmkernel": "vmkernel",
     "host_hostd_esxi6": "hostd",
     "host_hostd_esxi5": "hostd",
     "host_hostd_esx4": "hostd",
     "host_vobd_iso": "vobd",
 }
 _PROGRAM_FILE = re.compile(
-    r"(?:.*[/!])?(vmkernel|vmkwarning|hostd|vpxa|vobd|fdm|vpxd)(?:-\d+)?(?:\.log|\.all|\.\d+|\.gz|\.zst)*"
+    r"(?:.*[/!])?(vmkernel|vmkwarning|hostd|vpxa|vobd|fdm|vpxd)(?:-\d{1,9})?(?:\.log|\.all|\.\d{1,9}|\.gz|\.zst)*"
 )
-_ADDRESS = re.compile(r"[\d.]+|.*:.*")
+# The operation id in the head of a host's line, also as structured data. Longer ids are ignored.
+_OP_ID = re.compile(r"""[ \[]opI[dD]="?([^\s\[\]()"',;]{1,200})(?![^\s\[\]()"',;])""")
+_ADDRESS = re.compile(r"[\d.]+|[^:\n]*:.*")
+_HOSTS_KNOWN: Final = 1024
+_PEERS_KNOWN: Final = 1024
 _NO_GROUPS: Groups = (None,) * (len(FIELDS) - 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where lines come from, and what is known of their owner when they do not say it.
+    """Where lines come from, with defaults for what the lines do not contain.
 
-    `host`, `vm` and `datastore` come from options or the folder. Lines without a `file` came by
-    network from `peer`.
+    `host`, `vm` and `datastore` come from options or from the folder. Lines without a `file` were
+    received over the network from `peer`.
     """
 
     run_id: str
-    source: str = "syslog"  # or vmware_log: which head patterns are tried
+    source: str = "syslog"  # or "vmware_log"; selects the head patterns
     host: str | None = None
     vm: str | None = None
     datastore: str | None = None
@@ -70,14 +96,14 @@ class Origin:
 
 
 def strip_terminator(raw: bytes) -> bytes:
-    r"""The line without \n, and without the \r and NUL bytes before it."""
+    r"""Return the line without \n, and without the \r and NUL bytes before it."""
     return raw.removesuffix(b"\n").rstrip(b"\r\0")
 
 
 def generation_of(first_line: bytes) -> str:
-    """Fingerprint of a file: FNV-1a over its first line's first 1024 bytes, as 16 hex digits.
+    """Return a file's fingerprint: FNV-1a of the first line's first 1024 bytes, as 16 hex digits.
 
-    64 bits: 32 would give two of a fleet's hundred thousand logs the same name.
+    64 bits, because with 32 bits two of a fleet's hundred thousand logs would collide.
     """
     value = 0xCBF29CE484222325
     for byte in strip_terminator(first_line)[:1024]:
@@ -86,7 +112,7 @@ def generation_of(first_line: bytes) -> str:
 
 
 def decode(raw: bytes) -> str:
-    """UTF-8, or latin-1 for the whole line so that no byte is lost."""
+    """Decode as UTF-8; if that fails, decode the whole line as latin-1 so that no byte is lost."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -94,7 +120,7 @@ def decode(raw: bytes) -> str:
 
 
 def cut(raw: bytes) -> bytes:
-    """At most MAX_LINE_BYTES; if they are UTF-8, they end with a whole character."""
+    """Cut to at most MAX_LINE_BYTES, without splitting a UTF-8 character."""
     kept = raw[:MAX_LINE_BYTES]
     try:
         kept.decode()
@@ -105,21 +131,29 @@ def cut(raw: bytes) -> bytes:
 
 
 def owner_key(host: str) -> str:
-    """A host's Kafka key: its first label in lower case; an address as a whole."""
+    """Return a host's Kafka key: its first label in lower case, or a whole IP address."""
     return host if _ADDRESS.fullmatch(host) else host.partition(".")[0].lower()
 
 
 def fuller_host(named: str, known: str | None) -> str:
-    """The host that a line names, or the folder's name if that is the same one's fuller name."""
+    """Return the host named by a line, or `known` if that is a longer name of the same host."""
     if known is not None and len(known) > len(named) and owner_key(known) == owner_key(named):
         return known
     return named
 
 
+def is_long(name: str | None) -> bool:
+    """Return True if the name of a host or VM exceeds MAX_NAME_BYTES."""
+    # A character has four bytes at most.
+    return (
+        name is not None and len(name) * 4 > MAX_NAME_BYTES and len(name.encode()) > MAX_NAME_BYTES
+    )
+
+
 def kafka_key(record: Mapping[str, Any]) -> str:
-    """The key of a record or rejection: one owner's lines stay in one partition, in order."""
+    """Return the Kafka key: all lines of one host or VM go to one partition, in order."""
     if record["source"] == "vmware_log":
-        # Two VMs that nobody named are two: by their files, not both the one without a name.
+        # Without VM and datastore, files are told apart by fingerprint: they may be different VMs.
         unnamed = "" if "vm" in record or "datastore" in record else record.get("generation", "")
         return f"{record.get('datastore', '')}/{record.get('vm', '')}{unnamed}"
     host = record.get("host")
@@ -129,7 +163,7 @@ def kafka_key(record: Mapping[str, Any]) -> str:
 def rejection(
     line: bytes, reason: str, received_at: str, origin: Origin, *, offset: int, line_bytes: int
 ) -> Record:
-    """A line (or a CSV row) that became no record; `reason` is a sentence."""
+    """Return the rejection of a line (or a CSV row). `reason` is a sentence."""
     record: Record = {"received_at": received_at, "source": origin.source}
     _add_owner(record, origin)
     if origin.file is not None:
@@ -145,6 +179,14 @@ def rejection(
     if len(line) > MAX_LINE_BYTES:
         record["truncated"] = True
     return record
+
+
+def reason_of(line: str) -> str:
+    """Return why no pattern matches a line, as far as its beginning shows."""
+    if "\0" in line:
+        return BINARY
+    beginning = line[:_FORM_LENGTH]
+    return next((form for form, begins in _FORMS.items() if begins.match(beginning)), NO_PATTERN)
 
 
 def _add_owner(record: Record, origin: Origin) -> None:
@@ -166,7 +208,7 @@ def progress(
     offset: int,
     program: str | None = None,
 ) -> Record:
-    """The record that ends a file of which `offset` bytes were read: all is told up to its time."""
+    """Return the record that ends a file: all `offset` bytes up to `event_time` were read."""
     record: Record = {
         "event_time": event_time,
         "received_at": received_at,
@@ -185,10 +227,10 @@ def progress(
 
 
 class LineRecords:
-    """Makes the records of one source, line after line.
+    """Makes the records of one source, line by line.
 
-    Its state is small: the time of the last stamped line (a line of a file without a stamp
-    inherits it), the uptime anchors, and what repeated texts were turned into.
+    It keeps little state: the time of the last line with a timestamp (in a file, lines without one
+    inherit it), the uptime anchors, and a cache of host names.
     """
 
     def __init__(
@@ -200,30 +242,50 @@ class LineRecords:
         year: int | None = None,
         uptimes: UptimeClock | None = None,
     ) -> None:
-        """`written_at`: when the file was last written; see times.Stamps for zone and year.
-        `uptimes`: what files of one host share, so that a span across two of them is exact too.
+        """Start a source.
 
-        It is also the time of lines that have none and inherit none: unlike the time of reading,
-        it is the same in every replay of the file.
+        `written_at`: when the file was last modified; without a file, the arrival time. It is also
+        the time of lines that have none and inherit none. Unlike the time of reading, it is the
+        same in every replay of the file.
+        `zone` and `year`: see times.Stamps.
+        `uptimes`: shared by the files of one host, so that spans across two files are exact.
+
+        If the timestamp of a line from the network is far from its arrival, the line is stored with
+        the arrival time, and `stamped_at` holds the timestamp.
         """
         self.origin = origin
         self.stamps = Stamps(written_at=written_at, zone=zone, year=year)
         self.last_event_time: str | None = None
         self.last_quality = "arrival"
-        self.program = _program_of_file(origin.file)
+        self.program = program_of_file(origin.file)
         self._is_file = origin.file is not None
         families = VMWARE_LOG if origin.source == "vmware_log" else HOST_FILE
         self._finder = Finder(families if self._is_file else WIRE)
         self._uptimes = uptimes or UptimeClock()
         self._hosts: dict[str, str] = {}
+        self._doubted_time: str | None = None
 
-    def make(  # noqa: PLR0912, PLR0915 - the hot path: a call costs as much as three branches
-        self, raw: bytes, received_at: str, offset: int = 0, line_bytes: int = 0
-    ) -> Record:
-        """The record or rejection of a line without its terminator.
+    def make(self, raw: bytes, received_at: str, offset: int = 0, line_bytes: int = 0) -> Record:
+        """Return the record or rejection of a line without its terminator.
 
-        `offset` and `line_bytes` (with terminator) place it in its file.
+        `offset` and `line_bytes` (including the terminator) locate the line in its file. If any
+        error occurs, the line is rejected and reading continues with the next one.
         """
+        try:
+            return self._make(raw, received_at, offset, line_bytes)
+        except Exception as error:
+            return rejection(
+                raw,
+                f"{FAILED}{type(error).__name__}",
+                received_at,
+                self.origin,
+                offset=offset,
+                line_bytes=line_bytes,
+            )
+
+    def _make(  # noqa: PLR0912, PLR0915 - the hot path: a call costs as much as three branches
+        self, raw: bytes, received_at: str, offset: int, line_bytes: int
+    ) -> Record:
         is_cut = len(raw) > MAX_LINE_BYTES
         line = decode(cut(raw) if is_cut else raw)
         found = self._finder.find(line)
@@ -231,20 +293,24 @@ class LineRecords:
             pattern, groups = found
             source, name = pattern.source, pattern.name
         elif self._is_file and self.last_event_time is not None and line[:1] in ("", " ", "\t"):
-            # a blank or indented line goes with the stamped one before it
+            # A blank or indented line belongs to the last line with a timestamp.
             source, name, groups = self.origin.source, "", (None, line, *_NO_GROUPS)
         else:
-            reason = BINARY if "\0" in line else NO_PATTERN
             return rejection(
-                raw, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes
+                raw, reason_of(line), received_at, self.origin, offset=offset, line_bytes=line_bytes
             )
-        head, message, time, burst, uptime, thread, level, program, host, pri, vm = groups
+        head, message, time, burst, uptime, thread, level, program, host, pri, vm, op_id = groups
 
         origin = self.origin
+        if is_long(host) or is_long(vm):
+            return rejection(
+                raw, LONG_NAME, received_at, origin, offset=offset, line_bytes=line_bytes
+            )
         if host is None or host == "-":
             host = origin.host
         else:
             host = self._hosts.get(host) or self._shown_host(host)
+        self._doubted_time = None
         own_time = None if time is None else self._own_time(time, burst, uptime, host)
         event_time, quality = own_time or self.inherited_time(received_at)
         if source == "vmware_log":
@@ -273,6 +339,10 @@ class LineRecords:
                 record["severity"] = severity
         if thread is not None and thread != "-":
             record["thread"] = thread
+        if op_id is None and head and source == "syslog":
+            op_id = _op_id(head)
+        if op_id and op_id != "-":
+            record["op_id"] = op_id
         if head:
             record["head"] = head
         record["message"] = message
@@ -281,16 +351,18 @@ class LineRecords:
             record["generation"] = origin.generation
             record["offset"] = offset
             record["line_bytes"] = line_bytes
-        else:
+        elif origin.peer is not None:
             record["peer"] = origin.peer
         record["run_id"] = origin.run_id
         record["time_quality"] = quality
+        if self._doubted_time is not None:
+            record["stamped_at"] = self._doubted_time
         if is_cut:
             record["truncated"] = True
         return record
 
     def inherited_time(self, received_at: str) -> tuple[str, str]:
-        """(event_time, time_quality) of what has no time of its own at this point."""
+        """Return (event_time, time_quality) for a line without a time of its own."""
         if not self._is_file:
             return received_at, "arrival"
         if self.last_event_time is None:
@@ -303,35 +375,50 @@ class LineRecords:
         event_time = self.stamps.event_time(time, burst)
         if event_time is None:
             return None
+        if not self._is_file and not self.stamps.is_near_arrival(event_time):
+            self._doubted_time = event_time
+            return None
         if uptime is not None:
             event_time = self._uptimes.event_time(host or "", event_time, uptime)
         self.last_event_time = event_time
-        self.last_quality = "year_inferred" if time[0].isalpha() else "exact"
+        self.last_quality = "exact" if names_year(time) else "year_inferred"
         return event_time, self.last_quality
 
     def _shown_host(self, named: str) -> str:
-        host = self._hosts[named] = fuller_host(named, self.origin.host)
+        bare = named[1:-1] if named[0] == "[" else named  # [fe80::1]
+        if len(self._hosts) >= _HOSTS_KNOWN:
+            self._hosts.clear()
+        host = self._hosts[named] = fuller_host(bare, self.origin.host)
         return host
 
 
 class WireRecords:
-    """Makes the records of what arrives by network: one frame or datagram at a time."""
+    """Makes the records of messages from the network, one frame or datagram at a time."""
 
     def __init__(self, run_id: str = "live", zone: tzinfo = UTC) -> None:
-        """`zone` is the zone of stamps that name none."""
+        """`zone` applies to timestamps without a zone."""
         self._run_id = run_id
         self._zone = zone
         self._peers: dict[str, LineRecords] = {}
 
     def make(self, data: bytes, peer: str, received_at: datetime) -> Record:
-        """The record or rejection of one message, octet count already taken off."""
+        """Return the record or rejection of one message, without its octet count."""
         lines = self._peers.get(peer)
         if lines is None:
             origin = Origin(run_id=self._run_id, peer=peer)
             lines = LineRecords(origin, written_at=received_at, zone=self._zone)
+            if len(self._peers) >= _PEERS_KNOWN:
+                self._peers.clear()
             self._peers[peer] = lines
         lines.stamps.move_on(received_at)
         return lines.make(data.rstrip(b"\r\n\0"), utc_text(received_at))
+
+
+def _op_id(head: str) -> str | None:
+    if "opI" not in head:  # true for nearly all lines; the regex search is ten times slower
+        return None
+    match = _OP_ID.search(head)
+    return None if match is None else match[1]
 
 
 def _severity(level: str | None, pri: str | None) -> str | None:
@@ -340,6 +427,7 @@ def _severity(level: str | None, pri: str | None) -> str | None:
     return None if pri is None else _SEVERITIES[int(pri) & 7]
 
 
-def _program_of_file(file: str | None) -> str | None:
+def program_of_file(file: str | None) -> str | None:
+    """Return the program that writes a file, by the file's name: `…/vmkernel.1.gz` → vmkernel."""
     match = None if file is None else _PROGRAM_FILE.fullmatch(file)
     return None if match is None else match[1]

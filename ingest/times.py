@@ -1,7 +1,10 @@
-"""What a line says about time, as UTC text.
+"""Convert timestamps of log lines to UTC text.
 
 A record's event_time is text of the form `YYYY-MM-DDTHH:MM:SS[.f]Z` with as many fraction digits
-as the line has; a stamp that is already of this form is taken as it is.
+as the line has. A timestamp that already has this form is used unchanged.
+
+Second 60 becomes second 0 of the next minute, as POSIX time maps a leap second. The line's head
+keeps the original timestamp. No input raises an error: an impossible time becomes None.
 """
 
 from __future__ import annotations
@@ -17,27 +20,35 @@ MONTHS = {
 }
 # 2012-03-04T05:06:07.891+02:00, 2012-03-04 05:06:07,891 (and ESX 4's ":891")
 _DATED = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(:\d\d)(?:[.,:](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(:[0-5]\d|:60)(?:[.,:](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
 )
-# Mar  4 05:06, the seconds taken off
-_YEARLESS = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d)", re.ASCII)
+# Mar  4 05:06, without the seconds; some relays write Mar  4 2012 05:06
+_BSD = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (?:(\d{4}) )?(\d\d):(\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
-# Outside of these years a stamp is a fault, and ClickHouse could not keep it.
+# A timestamp outside these years is an error, and ClickHouse could not store it.
 FIRST_YEAR, LAST_YEAR = 1970, 2199
-# How far uptime clock and syslog stamp may part before the clock is set anew: the stamp is cut to
-# whole seconds and written up to a second late.
+# Maximum difference between uptime clock and timestamp before the clock is anchored again: the
+# timestamp is cut to whole seconds and is written up to a second late.
 UPTIME_TOLERANCE_MS = 2000
+# If the timestamp of a line from the network is further from its arrival, the sender's clock is
+# wrong and the line is stored with its arrival time. 40 days: relays deliver what they buffered
+# while the network was down for weeks.
+LONGEST_DELAY = timedelta(days=40)
+FASTEST_CLOCK = timedelta(days=1)
+# Number of hosts with an anchor; `anchors` in ingest/lua/times.lua has the same limit.
+MOST_ANCHORS = 10_000
 _CACHE_SIZE = 1024
 
 
 def utc_text(moment: datetime) -> str:
-    """A moment as event_time text, with microseconds if it has any."""
+    """Return a moment as event_time text, with microseconds if it has any."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def parse_zone(text: str) -> timezone:
-    """`Z`, `+02:00` or `-0800` → a zone. ValueError for anything else."""
+    """Parse `Z`, `+02:00` or `-0800`. Raises ValueError for anything else."""
     if text == "Z":
         return UTC
     hours, minutes = int(text[1:3]), int(text[-2:])
@@ -47,47 +58,75 @@ def parse_zone(text: str) -> timezone:
     return timezone(-offset if text[0] == "-" else offset)
 
 
+def names_year(stamp: str) -> bool:
+    """Return True for `2012-03-04T…` and `Mar 4 2012 …`, False for `Mar  4 05:06:07`."""
+    return stamp[:1].isdigit() or len(stamp.partition(".")[0]) >= len("Mar 4 2012 05:06:07")
+
+
 class Stamps:
-    """Turns the stamps of one source into event times.
+    """Converts the timestamps of one source to event times.
 
-    Zone: a stamp without one is of `zone`. Year: a stamp without one (BSD) is of the latest year
-    that keeps it no later than a day after `written_at` (the file's modification, or the arrival),
-    so Decembers in a file written in January are last year's. A given `year` is instead the year
-    of the first such stamp; from there a fall of more than six months counts it up, and November
-    or December right after January or February, out of order, back down.
+    Zone: a timestamp without one is in `zone`. Year: a timestamp without one (BSD) gets the latest
+    year in which it is at most one day after `written_at` (the file's modification or the arrival).
+    So December in a file written in January belongs to the previous year. If `year` is given, it is
+    the year of the first such timestamp. From there, a drop of more than six months increments the
+    year; November or December directly after January or February (out of order) decrements it.
 
-    All work is done on whole minutes, which repeat and are remembered; zones are whole minutes
-    too, so the seconds are carried over as text.
+    Only whole minutes are converted, because they repeat and can be cached. Time zones are whole
+    minutes too, so the seconds are copied as text.
     """
 
-    __slots__ = ("_cache", "_last_month", "_year", "written_at", "zone")
+    __slots__ = ("_bounds", "_cache", "_last_month", "_year", "written_at", "zone")
 
     def __init__(
         self, *, written_at: datetime, zone: tzinfo = UTC, year: int | None = None
     ) -> None:
-        """`written_at` is aware."""
+        """`written_at` has a time zone."""
         self.zone = zone
         self.written_at = written_at
         self._year = year
         self._last_month = 0
-        # the stamp up to its minute, and its zone → the same in UTC; None for no such minute
+        # minute and zone of a timestamp → the minute in UTC; None if there is no such minute
         self._cache: dict[str, str | None] = {}
+        # `written_at`, with the first and the last minute that `is_near_arrival` accepts
+        self._bounds: tuple[datetime, str, str] | None = None
 
     def event_time(self, stamp: str, burst: str | None = None) -> str | None:
-        """UTC text of a stamp plus the burst's seconds; None if it names no possible time."""
-        if stamp[-1] == "Z" and stamp[10] == "T" and stamp[19] in ".Z" and burst is None:
-            minute = stamp[:16]
-            if minute not in self._cache:
-                self._remember(minute, self._dated_minute(minute, UTC))
-            return stamp if self._cache[minute] is not None else None
-        text = self._yearless(stamp) if stamp[0].isalpha() else self._dated(stamp)
-        return text if text is None or burst is None else _add_seconds(text, burst)
+        """Return a timestamp plus the burst's seconds as UTC text; None if the time is impossible.
+
+        `stamp` and `burst` are groups of a head pattern.
+        """
+        try:
+            if (
+                stamp[-1] == "Z"
+                and stamp[10] == "T"
+                and stamp[19] in ".Z"
+                and burst is None
+                and stamp[17] != "6"
+            ):
+                minute = stamp[:16]
+                if minute not in self._cache:
+                    self._remember(minute, self._dated_minute(minute, UTC))
+                return stamp if self._cache[minute] is not None else None
+            text = self._bsd(stamp) if stamp[0].isalpha() else self._dated(stamp)
+            return text if text is None or burst is None else _add_seconds(text, burst)
+        except (ValueError, OverflowError, IndexError):
+            return None
 
     def move_on(self, now: datetime) -> None:
-        """Of what arrives live: `written_at` is now, and so a stamp's year may be another."""
+        """Set `written_at` to `now`, for live lines; the inferred year may change with it."""
         if now.date() != self.written_at.date():
             self._cache.clear()
         self.written_at = now
+
+    def is_near_arrival(self, event_time: str) -> bool:
+        """Return True from 40 days before to one day after `written_at`, in whole minutes."""
+        arrival = self.written_at
+        if self._bounds is None or self._bounds[0] is not arrival:
+            first, last = (utc_text(arrival + each) for each in (-LONGEST_DELAY, FASTEST_CLOCK))
+            self._bounds = arrival, first[:16], last[:16]
+        _, earliest, latest = self._bounds
+        return earliest <= event_time[:16] <= latest
 
     def _remember(self, key: str, minute: str | None) -> None:
         if len(self._cache) >= _CACHE_SIZE:
@@ -114,14 +153,14 @@ class Stamps:
         except (ValueError, OverflowError):
             return None
 
-    def _yearless(self, stamp: str) -> str | None:
+    def _bsd(self, stamp: str) -> str | None:
         whole, _, fraction = stamp.partition(".")
         if self._year is not None:
             self._turn_year(MONTHS.get(stamp[:3], 0))
         key = f"{self._year} {whole[:-3]}"
         if key not in self._cache:
-            match = _YEARLESS.fullmatch(whole[:-3])
-            self._remember(key, match and self._yearless_minute(match))
+            match = _BSD.fullmatch(whole[:-3])
+            self._remember(key, match and self._bsd_minute(match))
         return _join(self._cache[key], whole[-3:], fraction)
 
     def _turn_year(self, month: int) -> None:
@@ -132,16 +171,17 @@ class Stamps:
             self._year -= 1
         self._last_month = month
 
-    def _yearless_minute(self, match: re.Match[str]) -> str | None:
+    def _bsd_minute(self, match: re.Match[str]) -> str | None:
         month = MONTHS.get(match[1], 0)
-        day, hour, minute = (int(part) for part in match.groups()[1:])
+        day, hour, minute = (int(part) for part in match.group(2, 4, 5))
+        known = int(match[3]) if match[3] else self._year
         latest = self.written_at + timedelta(days=1)
-        # the 29th of February may be up to eight years back
-        years = [self._year] if self._year else range(latest.year + 1, latest.year - 8, -1)
+        # February 29 may be up to eight years back.
+        years = [known] if known else range(latest.year + 1, latest.year - 8, -1)
         for year in years:
             try:
                 local = datetime(year, month, day, hour, minute)
-                if self._year or local.replace(tzinfo=self.zone) <= latest:
+                if known or local.replace(tzinfo=self.zone) <= latest:
                     return self._to_utc(local, self.zone)
             except (ValueError, OverflowError):
                 continue
@@ -157,11 +197,13 @@ class Stamps:
 def _join(minute: str | None, seconds: str, fraction: str | None) -> str | None:
     if minute is None:
         return None
+    if seconds == ":60":
+        minute, seconds = (datetime.fromisoformat(minute) + _MINUTE).isoformat()[:16], ":00"
     return f"{minute}{seconds}.{fraction}Z" if fraction else f"{minute}{seconds}Z"
 
 
 def _epoch(text: str) -> tuple[int, str]:
-    """Event time text → whole epoch seconds and the fraction's digits."""
+    """Convert event_time text to whole epoch seconds and the fraction's digits."""
     whole, _, fraction = text[:-1].partition(".")
     moment = datetime.fromisoformat(whole).replace(tzinfo=UTC)
     return int((moment - _EPOCH).total_seconds()), fraction
@@ -184,34 +226,53 @@ def _add_seconds(text: str, burst: str) -> str:
 
 
 class UptimeClock:
-    """Milliseconds for whole-second stamps, from the kernel's uptime in the same line.
+    """Adds milliseconds to whole-second timestamps, from the kernel's uptime in the same line.
 
-    A host's first stamp anchors its uptime: that line's time is the stamp plus the uptime's
-    milliseconds, and every later line's time is the first one's plus the uptime passed since. So
-    spans are exact to the millisecond and lines stay in order, although stamp and uptime do not
-    turn their seconds at the same moment. When the two have parted by more than
-    UPTIME_TOLERANCE_MS (a reboot, a set clock, drift) the line's own stamp becomes the anchor.
+    A host's first timestamp anchors its uptime: the time of that line is the timestamp plus the
+    uptime's milliseconds. The time of every later line is the first one's plus the uptime passed
+    since. So spans are exact to the millisecond and lines stay in order, although timestamp and
+    uptime do not change their second at the same moment. If the two differ by more than
+    UPTIME_TOLERANCE_MS (reboot, changed clock, drift), the line's timestamp becomes the new anchor.
+
+    At most MOST_ANCHORS hosts are kept; the host with the oldest last line is removed first.
     """
 
     __slots__ = ("_offset_ms", "_text", "_text_minute")
 
     def __init__(self) -> None:
-        """No host is anchored yet."""
-        self._offset_ms: dict[str, int] = {}  # host → epoch ms less uptime ms
+        """Start without anchors."""
+        # host → epoch ms minus uptime ms; the host with the newest line is last
+        self._offset_ms: dict[str, int] = {}
         self._text: dict[str, int] = {}  # minute text → its epoch ms
-        self._text_minute: dict[int, str] = {}  # and back, by epoch minute
+        self._text_minute: dict[int, str] = {}  # the reverse, by epoch minute
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Return the hosts that have an anchor."""
+        return frozenset(self._offset_ms)
 
     def event_time(self, host: str, text: str, uptime: str) -> str:
-        """`2010-04-27T10:16:27Z` and `110:04:49:19.318` → `2010-04-27T10:16:27.318Z`."""
+        """`2010-04-27T10:16:27Z` and `110:04:49:19.318` → `2010-04-27T10:16:27.318Z`.
+
+        If the uptime gives an impossible time, `text` is returned unchanged.
+        """
+        try:
+            return self._event_time(host, text, uptime)
+        except (ValueError, OverflowError):
+            return text
+
+    def _event_time(self, host: str, text: str, uptime: str) -> str:
         days, hours, minutes, seconds = uptime.split(":")
         uptime_ms = (((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60) * 1000 + int(
             seconds.replace(".", "")
         )
         stamp_ms = self._minute_ms(text[:16]) + int(text[17:19]) * 1000
-        offset_ms = self._offset_ms.get(host)
+        offset_ms = self._offset_ms.pop(host, None)
         if offset_ms is None or abs(uptime_ms + offset_ms - stamp_ms) > UPTIME_TOLERANCE_MS:
             offset_ms = stamp_ms - uptime_ms // 1000 * 1000
-            self._offset_ms[host] = offset_ms
+        self._offset_ms[host] = offset_ms
+        if len(self._offset_ms) > MOST_ANCHORS:
+            del self._offset_ms[next(iter(self._offset_ms))]
         minute, rest_ms = divmod(uptime_ms + offset_ms, 60_000)
         return f"{self._minute_text(minute)}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}Z"
 

@@ -1,21 +1,6 @@
--- How long what is kept. Lines are kept by the day they were received, not by the day they speak
--- of: a replay of an old incident must not vanish at once.
-ALTER TABLE log_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DAY;
-ALTER TABLE rejected_lines_stored MODIFY TTL toDateTime(received_at) + INTERVAL 30 DAY;
-ALTER TABLE latency_samples_stored MODIFY TTL toDateTime(received_at) + INTERVAL 90 DAY;
-ALTER TABLE latency_windows_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 1 YEAR;
+-- The retention of tables without a definition in schemas/; generated/retention.sql has the others.
 ALTER TABLE latency_windows_late MODIFY TTL toDateTime(window_start) + INTERVAL 1 YEAR;
-ALTER TABLE stuns_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE incidents_stored MODIFY TTL toDateTime(written_at) + INTERVAL 5 YEAR;
 ALTER TABLE incident_marks_stored MODIFY TTL toDateTime(marked_at) + INTERVAL 5 YEAR;
 ALTER TABLE mutes_stored MODIFY TTL toDateTime(expires_at) + INTERVAL 5 YEAR;
-ALTER TABLE tasks_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE inventory_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
 ALTER TABLE owners_seen_stored MODIFY TTL toDateTime(seen_at) + INTERVAL 1 YEAR;
-ALTER TABLE snapshot_operations_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE reservation_conflicts_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE latency_episodes_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE unmap_runs_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE scsi_errors_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE path_events_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
-ALTER TABLE quality_events_stored MODIFY TTL toDateTime(detected_at) + INTERVAL 5 YEAR;
+ALTER TABLE file_arrivals_stored MODIFY TTL arrived_on + INTERVAL 5 YEAR;

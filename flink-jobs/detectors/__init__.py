@@ -1,6 +1,6 @@
-"""The detectors: one folder each, plain Python, no Flink, no Kafka and no clock inside.
+"""The detectors: one folder each, in plain Python without Flink, Kafka or a clock.
 
-A folder holds `detector.yaml` (what it looks for, literals, patterns, thresholds), `tracker.py`
-(the state machine), `README.md` and `cases/`. `detectors.catalogue` finds the folders; adding one
-edits no other file.
+A folder contains `detector.yaml` (literals, patterns, thresholds), `tracker.py` (the state
+machine), `README.md` and `cases/`. `detectors.catalogue` finds the folders, so a new detector needs
+no change in any other file.
 """

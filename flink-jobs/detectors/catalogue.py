@@ -1,4 +1,4 @@
-"""Which detectors there are: every folder beside this file that holds a detector.yaml."""
+"""The catalogue of detectors: every folder next to this file that contains a detector.yaml."""
 
 from __future__ import annotations
 
@@ -12,38 +12,73 @@ from typing import Any, Protocol
 
 import yaml
 
-from ingest.heads import to_python
+from stunwatch.ingest.heads import to_python
 
 
 class Tracker(Protocol):
-    """What the adapter runs for one log owner. It is pickled between records: keep it small."""
+    """The state machine of one detector for one log key. Pickled between records: keep it small."""
 
     def feed(self, record: Mapping[str, Any]) -> Iterable[Any]:
-        """The events, as dataclasses, that follow from one record (schemas/log_line.v1).
+        """Return the events (dataclasses) that follow from one record (schemas/log_line.v1).
 
-        The record has `event_time_us` besides its fields. `tick` was told its time before.
+        The record contains `event_time_us` besides its fields. `advance_time` was called with
+        its time before.
         """
         ...
 
-    def tick(self, event_time_us: int) -> Iterable[Any]:
-        """The events that follow from event time having come this far."""
+    def advance_time(self, event_time_us: int) -> Iterable[Any]:
+        """Return the events that follow because event time has advanced to `event_time_us`."""
         ...
 
     def flush(self) -> Iterable[Any]:
-        """The events that were held back so as to write fewer: a source has ended."""
+        """Return the events held back for batching. Called when a source has ended."""
         ...
 
     @property
-    def next_due_us(self) -> int | None:
-        """The event time at which `tick` has something to do; None where nothing is kept."""
+    def next_timer_us(self) -> int | None:
+        """The event time at which `advance_time` has work to do; None if no state is kept."""
+        ...
+
+
+class Facts(Protocol):
+    """The part of a detector that runs with another log key, and sends it facts.
+
+    A detector whose lines have several log keys (the logs of two hosts, or of a host and a VM) has
+    a `facts.py` with a class `Facts`. It runs with the key of each log. A fact is a record
+    (schemas/log_line.v1) with `kind` and `owner`: the kind of log key of the detector, and the key.
+    The tracker receives the facts of its key in the second step. Pickled between records.
+    """
+
+    def feed(self, record: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Return the facts in one record."""
+        ...
+
+    def of_event(self, event: Any) -> Iterable[dict[str, Any]]:
+        """Return the facts in an event that another detector has found with this log key."""
+        ...
+
+    def advance_time(self, event_time_us: int) -> Iterable[dict[str, Any]]:
+        """Return the facts that follow because event time has advanced to `event_time_us`."""
+        ...
+
+    def flush(self) -> Iterable[dict[str, Any]]:
+        """Return the facts held back. Called when a source has ended."""
+        ...
+
+    @property
+    def next_timer_us(self) -> int | None:
+        """The event time at which `advance_time` has work to do; None if no state is kept."""
         ...
 
 
 @dataclass(frozen=True)
 class Detector:
-    """A detector.yaml. Thresholds carry their unit as the last word of their name."""
+    """The contents of a detector.yaml. The name of a threshold ends with its unit."""
 
     name: str
+    version: int
+    """Raised when the same lines give other rows. Of rows made of the same lines, the higher
+    version wins."""
     what: str
     topic: str
     owner: str
@@ -51,24 +86,32 @@ class Detector:
     patterns: dict[str, re.Pattern[str]]
     thresholds: dict[str, int]
     folder: Path
+    has_facts: bool
+    """True if its tracker reads facts, not the lines of one log."""
 
     def concerns(self, message: str) -> bool:
-        """Whether a message holds one of the literals."""
+        """True if the message contains one of the literals."""
         return any(literal in message for literal in self.literals)
 
     def tracker(self) -> Tracker:
-        """A new tracker that has seen nothing."""
-        tracker: Tracker = import_module(f"detectors.{self.name}.tracker").Tracker()
+        """Return a new tracker without state."""
+        tracker: Tracker = import_module(f"stunwatch.detectors.{self.name}.tracker").Tracker()
         return tracker
+
+    def facts(self) -> Facts:
+        """Return new `Facts` without state. Raise ModuleNotFoundError if it has none."""
+        facts: Facts = import_module(f"stunwatch.detectors.{self.name}.facts").Facts()
+        return facts
 
 
 @cache
 def detector(name: str) -> Detector:
-    """The detector of this folder. Raises KeyError where a field is missing."""
+    """Load the detector of this folder. Raise KeyError if a field is missing."""
     folder = Path(__file__).parent / name
     fields = yaml.safe_load((folder / "detector.yaml").read_text())
     return Detector(
         name=fields["name"],
+        version=fields["version"],
         what=fields["what"],
         topic=fields["topic"],
         owner=fields["owner"],
@@ -79,42 +122,50 @@ def detector(name: str) -> Detector:
         },
         thresholds=fields["thresholds"],
         folder=folder,
+        has_facts=(folder / "facts.py").exists(),
     )
 
 
 @cache
 def detectors() -> tuple[Detector, ...]:
-    """All detectors, by name."""
+    """Return all detectors, sorted by name."""
     found = sorted(Path(__file__).parent.glob("*/detector.yaml"))
     return tuple(detector(path.parent.name) for path in found)
 
 
 def literals() -> tuple[str, ...]:
-    """The prefilter's substrings: a line without any of them matters to no detector."""
+    """Return the prefilter's substrings: a line without any of them is not passed to Python."""
     return tuple(sorted({literal for each in detectors() for literal in each.literals}))
 
 
+LONGEST_SEARCHED = 16_384
+"""The longest message, in characters, that detectors read. A longer one is stored as a line, but
+the JVM's prefilter drops it, and `quality_events` counts it (sql/intakes/log_lines_intake.sql)."""
+
 WINDOWS_TOPIC = "events.latency_window"
-"""What the JVM writes there itself (jobs/detect.sql), no detector does."""
+"""Written by the JVM (jobs/detect.sql), not by a detector."""
 
 INCIDENTS_TOPIC = "events.incident"
-"""What events become in the end (incidents/)."""
+"""Written by the correlator (incidents/)."""
 
 
 def detector_topics() -> tuple[str, ...]:
-    """The topics that detectors write to."""
+    """Return the topics that detectors write to."""
     return tuple(sorted({each.topic for each in detectors()}))
 
 
 def event_topics() -> tuple[str, ...]:
-    """The topics of all events that records become."""
+    """Return all topics of events."""
     return (*detector_topics(), WINDOWS_TOPIC, INCIDENTS_TOPIC)
 
 
 @cache
 def detectors_of(owner: str) -> tuple[Detector, ...]:
-    """The detectors of a kind of owner: `vm` or `host`, whose log it is, or `migration`.
-
-    A migration is told by several logs: see `detectors.migrations.facts`.
-    """
+    """Return the detectors for one kind of log key, such as `vm` or `host`."""
     return tuple(each for each in detectors() if each.owner == owner)
+
+
+@cache
+def detectors_with_facts() -> tuple[Detector, ...]:
+    """Return the detectors of the second step, sorted by name."""
+    return tuple(each for each in detectors() if each.has_facts)

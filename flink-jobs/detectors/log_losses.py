@@ -1,4 +1,4 @@
-"""Losses of lines that the logs themselves tell: the rows of two detectors."""
+"""The row shared by the two detectors of lost log lines that the logs themselves report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LogLoss:
-    """One row that goes into the view `quality_events`, except `detected_at`."""
+    """One row of the view `quality_events`, except `detected_at`."""
 
     event_id: str
     detector: str

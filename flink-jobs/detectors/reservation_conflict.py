@@ -1,4 +1,4 @@
-"""The event of both detectors of reservation conflicts, and what both ask of a record."""
+"""The event of both detectors of reservation conflicts, and their shared helpers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ingest.records import owner_key
+from stunwatch.ingest.records import owner_key
 
 # 3:04:17:09.120 cpu2:1043): days, hours, minutes, seconds since boot, at the end of a head.
 _UPTIME = re.compile(
-    r"\b(\d+):(\d\d):(\d\d):(\d\d)\.(\d{3}) cpu\d+:\d+(?: opID=[^\s)]+)?\)", re.ASCII
+    r"\b(\d{1,6}):(\d\d):(\d\d):(\d\d)\.(\d{3}) cpu\d{1,19}:\d{1,19}(?: opID=[^\s)]+)?\)", re.ASCII
 )
+
+
+DEVICE_NAMES = ("naa.", "eui.", "t10.", "mpx.", "vml.")
+"""Prefixes of device names."""
 
 
 @dataclass(frozen=True)
 class ReservationConflict:
-    """One row of the view, except `detected_at`. Times are UTC with six digits."""
+    """One row of the view, except `detected_at`. Times are UTC with microseconds."""
 
     event_id: str
     detector: str
@@ -36,6 +40,8 @@ class ReservationConflict:
     eta_ms: int | None
     outcome: Literal["recovered", "failed", "open"]
     device: str
+    path: str
+    datastore: str
     dialect: Literal["sync_cr", "device_status", "long_reservation"]
     is_stuck: bool
     is_expected: bool
@@ -43,13 +49,13 @@ class ReservationConflict:
 
 
 def host_key(record: Mapping[str, Any]) -> str:
-    """A host's first label; where the line names no host, the owner that the record is keyed by."""
+    """Return the first label of the host name; if the line names no host, the record's log key."""
     host = record.get("host")
     return owner_key(host) if host else str(record.get("owner", ""))
 
 
 def uptime_ms(line: str) -> int | None:
-    """Milliseconds since boot, as the heads of ESX 3 and 4 tell them; None in later eras."""
+    """Return milliseconds since boot from the head of an ESX 3 or 4 line; None for later lines."""
     found = _UPTIME.search(line)
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""What runs the trackers inside Flink. Thin: the logic is in `detectors/`."""
+"""Flink adapters that run the trackers. The logic is in `detectors/`."""

@@ -1,121 +1,226 @@
-"""All trackers of one log owner, and the time they have been told. Plain Python, no Flink.
+"""All trackers of one log key, and their event time. Plain Python, no Flink.
 
-Time inside a tracker comes only from records: it is told a record's time before it is fed the
-record, in live and in history alike, so that both give the same events.
+Trackers take the time only from records: the time advances to that of a record before the record is
+processed, in live and in history mode alike, so that both produce the same events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 
-from detectors.catalogue import Detector, Tracker, detector, detectors_of
-from detectors.migrations import facts
-from detectors.stuns.tracker import Stun
+from stunwatch.detectors.catalogue import (
+    LONGEST_SEARCHED,
+    Detector,
+    Facts,
+    Tracker,
+    detector,
+    detectors_of,
+    detectors_with_facts,
+)
+from stunwatch.engine.failures import Failure
 
 Record = Mapping[str, Any]
-"""The fields of schemas/log_line.v1, absent where unknown, and `event_time_us`."""
+"""The fields of schemas/log_line.v1, missing if unknown, and `event_time_us`."""
 
 Written = tuple[str, Any]
-"""The topic an event goes to, and the event; or `facts.TOPIC` and a fact for the second step."""
+"""The topic of an event, and the event; or `FACTS` and a fact for the second step."""
+
+FACTS = "facts"
+"""Not a Kafka topic: the input of the second step."""
 
 
 def epoch_microseconds(event_time: str) -> int:
-    """`2012-03-23T16:22:51.876Z` as microseconds since 1970. Raises ValueError."""
+    """Parse `2012-03-23T16:22:51.876Z` to microseconds since 1970. Raise ValueError."""
     moment = datetime.fromisoformat(event_time)
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
 
 class Owner:
-    """The trackers of one owner: (datastore, vm) for vmware.log, the host for everything else.
+    """The trackers of one log key: (datastore, vm) for vmware.log, the host for other logs.
 
-    In the second step, which is fed with facts, the owner is a migration.
+    In the second step, whose input are facts, the key is a migration or an operation.
 
-    It is Flink's keyed state, so it can be pickled, and it is small: a tracker is made when the
-    first line comes that concerns it, trackers forget by event time, and one that keeps nothing is
-    dropped.
+    It is Flink's keyed state, so it must be picklable and small: a tracker is created at the first
+    line that concerns it, trackers forget by event time, and a tracker without state is dropped.
+
+    If `failures` is given, an error of a detector is appended to it, the detector loses its state
+    for this key, and the others continue. Otherwise the error is raised, which tests use.
     """
 
     def __init__(self) -> None:
         self._trackers: dict[str, Tracker] = {}
-        self._facts = facts.Facts()
+        self._facts: dict[str, Facts] = {}
         self._event_time_us = 0
 
     @property
     def event_time_us(self) -> int:
-        """The newest time told so far, in microseconds since 1970."""
+        """The newest event time so far, in microseconds since 1970."""
         return self._event_time_us
 
     @property
-    def next_due_us(self) -> int | None:
-        """The event time at which a tracker has something to do; None if none keeps anything."""
-        dues = (each.next_due_us for each in (self._facts, *self._trackers.values()))
+    def next_timer_us(self) -> int | None:
+        """The event time of the next timer of any tracker; None if none keeps state."""
+        return self.due_us()
+
+    def due_us(self, failures: list[Failure] | None = None) -> int | None:
+        """Return `next_timer_us`; errors of trackers go to `failures`."""
+        dues = []
+        for name, each in [*self._facts.items(), *self._trackers.items()]:
+            try:
+                dues.append(each.next_timer_us)
+            except Exception as error:
+                self._fail(name, error, None, failures)
         return min((due for due in dues if due is not None), default=None)
 
-    def feed(self, record: Record) -> Iterator[Written]:
-        """The record's time, then the record, through every tracker that it concerns."""
-        yield from self.tick(record["event_time_us"])
+    def feed(self, record: Record, failures: list[Failure] | None = None) -> Iterator[Written]:
+        """Advance to the record's time, then pass the record to every tracker that it concerns."""
+        yield from self.advance_time(record["event_time_us"], failures, record)
         if record["kind"] == "progress":
-            yield from self.flush()
+            yield from self.flush(failures, record)
             return
-        is_fact = record["kind"] == "fact"
-        if not is_fact and _is_about_a_migration(record):
-            yield from self._sent(self._facts.feed(record))
-        for each in _detectors_for(record):
-            if not is_fact and not each.concerns(record["message"]):
-                continue
-            tracker = self._trackers.get(each.name)
-            if tracker is None:
-                tracker = self._trackers[each.name] = each.tracker()
-                list(tracker.tick(self._event_time_us))
-            yield from self._written(each, tracker.feed(record))
+        if len(record["message"]) > LONGEST_SEARCHED:
+            return  # same limit as in the JVM, for runs without it
+        trackers: Iterable[Detector] = _reading_facts(record["kind"])
+        if not trackers:
+            for each in detectors_with_facts():
+                if each.concerns(record["message"]):
+                    sent = partial(self._facts_in, each, record)
+                    yield from self._guarded(each.name, sent, failures, record)
+            of_key = detectors_of("vm" if record["source"] == "vmware_log" else "host")
+            trackers = [each for each in of_key if each.concerns(record["message"])]
+        for each in trackers:
+            yield from self._guarded(each.name, partial(self._fed, each, record), failures, record)
 
-    def tick(self, event_time_us: int) -> Iterator[Written]:
-        """Tell every tracker the time. An older time than the newest changes nothing."""
+    def advance_time(
+        self,
+        event_time_us: int,
+        failures: list[Failure] | None = None,
+        record: Record | None = None,
+    ) -> Iterator[Written]:
+        """Advance the time of every tracker. A time before the newest one changes nothing.
+
+        `record` is the record that the time comes from, if any.
+        """
         self._event_time_us = max(self._event_time_us, event_time_us)
-        yield from self._sent(self._facts.tick(event_time_us))
-        for name, tracker in list(self._trackers.items()):
-            yield from self._written(detector(name), tracker.tick(event_time_us))
-            if tracker.next_due_us is None:
-                del self._trackers[name]
+        for kept, advanced in (
+            (self._facts, self._facts_ticked),
+            (self._trackers, self._tracker_ticked),
+        ):
+            for name in list(kept):
+                follows = partial(advanced, name, event_time_us)
+                yield from self._guarded(name, follows, failures, record)
 
-    def flush(self) -> Iterator[Written]:
-        """Tell every tracker that a source has ended."""
-        for name, tracker in self._trackers.items():
-            yield from self._written(detector(name), tracker.flush())
-        yield from self._sent(self._facts.flush())
+    def flush(
+        self, failures: list[Failure] | None = None, record: Record | None = None
+    ) -> Iterator[Written]:
+        """Flush every tracker: a source has ended."""
+        for kept, flushed in (
+            (self._trackers, self._tracker_flushed),
+            (self._facts, self._facts_flushed),
+        ):
+            for name in list(kept):
+                yield from self._guarded(name, partial(flushed, name), failures, record)
+
+    def reset(self, name: str) -> None:
+        """Drop the state of a detector."""
+        self._trackers.pop(name, None)
+        self._facts.pop(name, None)
+
+    def _guarded(
+        self,
+        name: str,
+        follows: Callable[[], Iterator[Written]],
+        failures: list[Failure] | None,
+        record: Record | None,
+    ) -> Iterator[Written]:
+        try:
+            yield from follows()
+        except Exception as error:
+            self._fail(name, error, record, failures)
+
+    def _fail(
+        self,
+        name: str,
+        error: Exception,
+        record: Record | None,
+        failures: list[Failure] | None,
+    ) -> None:
+        if failures is None:
+            raise error
+        self.reset(name)
+        failures.append(Failure(name, error, record))
+
+    # -- Trackers
+
+    def _fed(self, each: Detector, record: Record) -> Iterator[Written]:
+        tracker = self._trackers.get(each.name)
+        if tracker is None:
+            tracker = self._trackers[each.name] = each.tracker()
+            list(tracker.advance_time(self._event_time_us))
+        yield from self._written(each, tracker.feed(record))
+
+    def _tracker_ticked(self, name: str, event_time_us: int) -> Iterator[Written]:
+        tracker = self._trackers[name]
+        yield from self._written(detector(name), tracker.advance_time(event_time_us))
+        if tracker.next_timer_us is None:
+            self._trackers.pop(name, None)
+
+    def _tracker_flushed(self, name: str) -> Iterator[Written]:
+        yield from self._written(detector(name), self._trackers[name].flush())
 
     def _written(self, by: Detector, events: Iterable[Any]) -> Iterator[Written]:
-        """What a detector tells, and what that tells of a migration."""
+        """Yield the events of a detector, and the facts in them for the second step."""
         for event in events:
             yield by.topic, event
-            if isinstance(event, Stun) and by.owner != "migration":
-                yield from self._sent(self._facts.tell(event))
+            if not by.has_facts:
+                for each in detectors_with_facts():
+                    yield from _sent(self._facts_of(each).of_event(event))
 
-    @staticmethod
-    def _sent(told: Iterable[facts.Fact]) -> Iterator[Written]:
-        return ((facts.TOPIC, fact) for fact in told)
+    # -- Facts
+
+    def _facts_of(self, each: Detector) -> Facts:
+        facts = self._facts.get(each.name)
+        if facts is None:
+            facts = self._facts[each.name] = each.facts()
+            list(facts.advance_time(self._event_time_us))
+        return facts
+
+    def _facts_in(self, each: Detector, record: Record) -> Iterator[Written]:
+        yield from _sent(self._facts_of(each).feed(record))
+
+    def _facts_ticked(self, name: str, event_time_us: int) -> Iterator[Written]:
+        facts = self._facts[name]
+        yield from _sent(facts.advance_time(event_time_us))
+        if facts.next_timer_us is None:
+            self._facts.pop(name, None)
+
+    def _facts_flushed(self, name: str) -> Iterator[Written]:
+        yield from _sent(self._facts[name].flush())
 
 
-def _is_about_a_migration(record: Record) -> bool:
-    return any(each.concerns(record["message"]) for each in detectors_of("migration"))
+def _sent(facts: Iterable[dict[str, Any]]) -> Iterator[Written]:
+    return ((FACTS, fact) for fact in facts)
 
 
-def _detectors_for(record: Record) -> tuple[Detector, ...]:
-    if record["kind"] == "fact":
-        return detectors_of("migration")
-    return detectors_of("vm" if record["source"] == "vmware_log" else "host")
+@cache
+def _reading_facts(kind: str) -> tuple[Detector, ...]:
+    """Return the detectors whose facts have this kind; none if it is the kind of a line."""
+    return tuple(each for each in detectors_with_facts() if each.owner == kind)
 
 
 def feed_in_order(
-    owners: dict[str, Owner], records: Iterable[Record]
+    owners: dict[str, Owner],
+    records: Iterable[Record],
+    failures: list[Failure] | None = None,
 ) -> Iterator[tuple[str, Written]]:
-    """History: records of one instant, put back into the order in which they were written.
+    """History: yield what follows from the records of one instant, in the order they were written.
 
-    Flink's batch sort knows only milliseconds and is not stable, and many lines share one.
+    Flink's batch sort compares milliseconds only and is not stable, and many lines share one.
     """
     for record in sorted(records, key=lambda each: (each["event_time_us"], each["kafka_offset"])):
         owner = owners.setdefault(record["owner"], Owner())
-        for written in owner.feed(record):
+        for written in owner.feed(record, failures):
             yield record["owner"], written

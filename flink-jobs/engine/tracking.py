@@ -1,7 +1,8 @@
-"""The thin adapters that run the trackers inside Flink: one for live, one for history."""
+"""Flink adapters that run the trackers: one for live, one for history."""
 
 from __future__ import annotations
 
+import logging
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,13 @@ from pyflink.datastream import (
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
 from pyflink.java_gateway import get_gateway
 
-from detectors.migrations import facts
-from engine.owner import Owner, Written, epoch_microseconds, feed_in_order
-from incidents.correlator import HEARD_TOPIC
+from stunwatch.detectors.bounds import EVICTED
+from stunwatch.engine.failures import METRIC, REJECTED_TOPIC, Failure, Limit, rejected_line
+from stunwatch.engine.history import heard, sendable
+from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, feed_in_order
+from stunwatch.engine.owners import Owners, bucket_of_owner
+from stunwatch.incidents.configuration import FASTEST_CLOCK_US
+from stunwatch.incidents.correlator import HEARD_TOPIC
 
 RECORD_FIELDS = (
     "owner",
@@ -35,6 +40,7 @@ RECORD_FIELDS = (
     "datastore",
     "severity",
     "thread",
+    "op_id",
     "head",
     "message",
     "file",
@@ -44,7 +50,7 @@ RECORD_FIELDS = (
     "time_quality",
     "kafka_offset",
 )
-"""The columns of `candidates` in jobs/detect.sql, in their order."""
+"""The columns of `candidates` in jobs/detect.sql, in order."""
 
 RECORD_TYPE = Types.ROW_NAMED(
     list(RECORD_FIELDS),
@@ -52,7 +58,7 @@ RECORD_TYPE = Types.ROW_NAMED(
 )
 
 KEYED_TYPE = Types.ROW([Types.STRING(), RECORD_TYPE])
-"""The owner, and a row of `candidates`."""
+"""The bucket of the log key, and a row of `candidates`."""
 
 EVENT_TYPE = Types.ROW_NAMED(
     ["topic", "owner", "event"], [Types.STRING(), Types.STRING(), Types.STRING()]
@@ -60,50 +66,61 @@ EVENT_TYPE = Types.ROW_NAMED(
 """A row of `events` in jobs/detect.sql: topic, key and the event as JSON."""
 
 LIVE_FACTS = OutputTag("facts", KEYED_TYPE)
-"""Live: what the second step is fed with, keyed by migration."""
+"""Live: the input of the second step, keyed by migration or operation."""
 
 HISTORY_FACTS = OutputTag("facts", RECORD_TYPE)
-"""History: the same; its key is made of the record."""
+"""History: the same. Its key is derived from the record."""
 
 Output: TypeAlias = Row | tuple[OutputTag, Row]
 """A row of `events`, or a fact."""
 
 BUCKETS = 128
-"""History is keyed by bucket, not by owner: a key costs Flink's batch mode one Python bundle."""
+"""History is keyed by bucket, not by log key: every key costs Flink's batch mode one Python
+bundle."""
 
 _LAST_MS = 2**62
 """Later than any record."""
 
+_OF_EVERY_RECORD = frozenset({"owner", "kind"})
+_NEEDED = {
+    "line": _OF_EVERY_RECORD | {"source", "message", "run_id", "time_quality"},
+    "heard": _OF_EVERY_RECORD | {"host"},
+}
+"""The required fields of a record, by kind."""
+
+_LOG = logging.getLogger(__name__)
+
 
 def to_record(row: Row) -> dict[str, Any] | None:
-    """A row of `candidates` as the record that trackers read; absent fields stay absent.
+    """Convert a row of `candidates` to the record that trackers read, without its NULL fields.
 
-    None where the row names no owner or time: it breaks the schema, and ClickHouse, which reads
-    the same topic, keeps it in rejected_lines with its reason.
+    Return None if a required field is missing or invalid: the row violates its schema, and
+    ClickHouse, which reads the same topic, stores it in rejected_lines with the reason.
     """
     record = {
         name: value for name, value in zip(RECORD_FIELDS, row, strict=True) if value is not None
     }
     try:
         record["event_time_us"] = epoch_microseconds(record["event_time"])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return None
-    return record if "owner" in record and "kind" in record else None
+    needed = _NEEDED.get(record.get("kind", ""), _OF_EVERY_RECORD)
+    return record if needed <= record.keys() else None
 
 
 def bucket_of(row: Row) -> int:
-    """The bucket of a row's owner, in [0, BUCKETS)."""
+    """Return the bucket of a row's log key, in [0, BUCKETS)."""
     return zlib.crc32((row[0] or "").encode()) % BUCKETS
 
 
 def to_row(owner: str, written: Written) -> Row:
-    """An event as a row of `events`."""
+    """Return an event as a row of `events`."""
     topic, event = written
     return Row(topic, owner, orjson.dumps(event).decode())
 
 
 def to_record_row(record: Mapping[str, Any]) -> Row:
-    """A record as a row of `candidates`: the opposite of `to_record`."""
+    """Return a record as a row of `candidates`: the inverse of `to_record`."""
     return Row(*(record.get(name) for name in RECORD_FIELDS))
 
 
@@ -113,15 +130,15 @@ class EventTime(TimestampAssigner):
     def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
         try:
             return epoch_microseconds(value[1]) // 1000
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return 0
 
 
 def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -> KeyedStream:
-    """A stream of (key, value), keyed by its first field: what `key_by` makes, without its Python.
+    """Key a stream of (key, value) by its first field, like `key_by` but without Python.
 
-    PyFlink's own `key_by` computes the key in a Python operator, which costs every record a second
-    way out of the JVM and every slot a second bundle to wait for.
+    PyFlink's own `key_by` computes the key in a Python operator. That costs every record a second
+    round trip to Python and every slot a second bundle to wait for.
     """
     keyed = stream._j_data_stream.keyBy(
         get_gateway().jvm.KeyByKeySelector(), Types.ROW([Types.STRING()]).get_java_type_info()
@@ -131,22 +148,42 @@ def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -
 
 def _live_row(owner: str, written: Written) -> Output:
     topic, fact = written
-    if topic == facts.TOPIC:
-        return LIVE_FACTS, Row(fact["owner"], to_record_row(fact))
+    if topic == FACTS:
+        return LIVE_FACTS, Row(bucket_of_owner(fact["owner"]), to_record_row(fact))
     return to_row(owner, written)
 
 
+def _history_row(owner: str, written: Written) -> Output:
+    topic, fact = written
+    return (HISTORY_FACTS, to_record_row(fact)) if topic == FACTS else to_row(owner, written)
+
+
 def _heard_row(record: Mapping[str, Any]) -> Row:
-    """That a host was heard, for the correlator."""
-    heard = {"host": record["host"], "heard_us": record["event_time_us"]}
-    return Row(HEARD_TOPIC, record["owner"], orjson.dumps(heard).decode())
+    """Return the row for the correlator that reports that a host sent lines."""
+    return Row(HEARD_TOPIC, record["owner"], orjson.dumps(heard(record)).decode())
+
+
+class Rejects:
+    """Reports failures: as rows of EVENT_TYPE, as a metric and in the TaskManager's log."""
+
+    def __init__(self, runtime_context: RuntimeContext) -> None:
+        self._counter = runtime_context.get_metrics_group().counter(METRIC)
+        self._limit = Limit()
+
+    def rows(self, failures: list[Failure], key: str, now_ms: int) -> Iterator[Row]:
+        """Yield the rows of new failures. Those beyond the limit are only counted."""
+        for each in failures:
+            self._counter.inc()
+            if self._limit.takes(key, each.detector, now_ms):
+                _LOG.error("%s", each.reason, exc_info=each.error)
+                yield Row(REJECTED_TOPIC, key, rejected_line(each, key, now_ms))
 
 
 class Kept:
-    """What is kept between records.
+    """A wrapper for state that is pickled faster.
 
-    PyFlink pickles state with a pickler written in Python, at the end of every bundle; this one
-    hands it bytes that Python's own pickler has made, in half the time.
+    At the end of every bundle PyFlink pickles state with a pickler written in Python. This class
+    gives it bytes from Python's built-in pickler, which halves the time.
     """
 
     def __init__(self, value: Any) -> None:
@@ -161,15 +198,21 @@ def _kept(pickled: bytes) -> Kept:
 
 
 class TrackLive(KeyedProcessFunction):
-    """Live: keyed by owner, fed as records arrive.
+    """Live mode: keyed by bucket of log keys, processes records as they arrive.
 
-    Silence is told by a processing-time timer: the last event time plus the time waited since.
+    If no records arrive, a processing-time timer advances the time: to the last event time plus the
+    time waited since. A line dated a day or more in the future is processed by itself: state must
+    not wait for a date that a wrong clock produced.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._state: ValueState = runtime_context.get_state(
-            ValueStateDescriptor("owner", Types.PICKLED_BYTE_ARRAY())
+            ValueStateDescriptor("owners", Types.PICKLED_BYTE_ARRAY())
         )
+        self._rejects = Rejects(runtime_context)
+        metrics = runtime_context.get_metrics_group()
+        self._evicted = metrics.counter("owners_evicted")
+        metrics.gauge("tracker_state_evicted", lambda: sum(EVICTED.values()))
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         record = to_record(value)
@@ -178,12 +221,22 @@ class TrackLive(KeyedProcessFunction):
         if record["kind"] == "heard":
             yield _heard_row(record)
             return
-        kept = self._state.value()
-        owner, _, timer_ms = kept.value if kept else (Owner(), 0, 0)
-        for written in owner.feed(record):
-            yield _live_row(record["owner"], written)
         timers = ctx.timer_service()
-        self._keep(owner, timers.current_processing_time(), timer_ms, timers)
+        key, now_ms = record["owner"], timers.current_processing_time()
+        if record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
+            yield from self._alone(key, record, now_ms)
+            return
+        kept = self._state.value()
+        owners = kept.value if kept else Owners()
+        owner = owners.get(key)
+        failures: list[Failure] = []
+        told = owner.feed(record, failures)
+        yield from self._rows(key, owner, told, failures, record)
+        due_us = owner.due_us(failures)
+        yield from self._rejects.rows(failures, key, now_ms)
+        if evicted := owners.keep(key, owner, due_us, now_ms):
+            self._evicted.inc(evicted)
+        self._keep(owners, timers)
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
@@ -191,40 +244,63 @@ class TrackLive(KeyedProcessFunction):
         kept = self._state.value()
         if kept is None:
             return
-        owner, told_at_ms, timer_ms = kept.value
-        waited_us = (timestamp - told_at_ms) * 1000
-        for written in owner.tick(owner.event_time_us + waited_us):
-            yield _live_row(ctx.get_current_key(), written)
-        self._keep(owner, timestamp, 0 if timer_ms <= timestamp else timer_ms, ctx.timer_service())
+        owners = kept.value
+        for key, place in owners.due(timestamp):
+            owner, waited_us = place.owner, (timestamp - place.told_at_ms) * 1000
+            failures: list[Failure] = []
+            told = owner.advance_time(owner.event_time_us + waited_us, failures)
+            yield from self._rows(key, owner, told, failures)
+            due_us = owner.due_us(failures)
+            yield from self._rejects.rows(failures, key, timestamp)
+            owners.keep(key, owner, due_us, timestamp)
+        if owners.timer_ms <= timestamp:
+            owners.timer_ms = 0
+        self._keep(owners, ctx.timer_service())
 
-    def _keep(self, owner: Owner, now_ms: int, timer_ms: int, timers: Any) -> None:
-        """Keep the owner until it has something to do, or clear what is left of it.
+    def _alone(self, key: str, record: Mapping[str, Any], now_ms: int) -> Iterator[Output]:
+        """Yield what follows from a record alone. Its state is discarded."""
+        owner = Owner()
+        failures: list[Failure] = []
+        for told in (owner.feed(record, failures), owner.flush(failures, record)):
+            yield from self._rows(key, owner, told, failures, record)
+        yield from self._rejects.rows(failures, key, now_ms)
 
-        Kept are the owner, when it was told the time, and its next timer (0: none is set).
-        """
-        due_us = owner.next_due_us
-        if due_us is None:
-            # Nothing is left of an owner that went quiet, not even its timer.
-            if timer_ms:
-                timers.delete_processing_time_timer(timer_ms)
+    @staticmethod
+    def _rows(
+        key: str,
+        owner: Owner,
+        told: Iterator[Written],
+        failures: list[Failure],
+        record: Mapping[str, Any] | None = None,
+    ) -> Iterator[Output]:
+        of_key = ((key, written) for written in told)
+        yield from sendable(of_key, _live_row, failures, lambda _, name: owner.reset(name), record)
+
+    def _keep(self, owners: Owners, timers: Any) -> None:
+        """Store the log keys until their next timer, or clear the state if none is left."""
+        wanted_ms = owners.next_due_ms
+        if wanted_ms is None:
+            # The remaining log keys have no state, so the timer is not needed either.
+            if owners.timer_ms:
+                timers.delete_processing_time_timer(owners.timer_ms)
             self._state.clear()
             return
-        wanted_ms = now_ms + max(0, due_us - owner.event_time_us) // 1000 + 1
-        # A timer that comes too early looks again; only one that comes too late is set anew.
-        if not timer_ms or wanted_ms < timer_ms:
+        # A timer that fires too early is harmless. Replace it only if it would fire too late.
+        if not owners.timer_ms or wanted_ms < owners.timer_ms:
             timers.register_processing_time_timer(wanted_ms)
-            timer_ms = wanted_ms
-        self._state.update(Kept((owner, now_ms, timer_ms)))
+            owners.timer_ms = wanted_ms
+        self._state.update(Kept(owners))
 
 
 class TrackHistory(KeyedProcessFunction):
-    """History: keyed by bucket, sorted by time, one key after the other.
+    """History mode: keyed by bucket, sorted by time, one key after the other.
 
-    What it holds lives in the instance, not in Flink's state: in batch mode a key is never seen
-    again, there are no checkpoints, and a failed region starts over.
+    State is in the instance, not in Flink's state: in batch mode a key never returns, there are no
+    checkpoints, and a failed region starts over.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._rejects = Rejects(runtime_context)
         self._bucket: int | None = None
         self._owners: dict[str, Owner] = {}
         self._instant: list[dict[str, Any]] = []
@@ -239,10 +315,11 @@ class TrackHistory(KeyedProcessFunction):
             return
         bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
         if (bucket, timestamp) != (self._bucket, self._timestamp):
-            yield from self._flush()
+            yield from self._flush(ctx)
         if bucket != self._bucket:
             self._owners.clear()
-            # A key's timers fire when it ends: the last key's last instant needs it.
+            # Timers of a key fire when the key ends. Without one, the last instant of the last key
+            # would be lost.
             ctx.timer_service().register_event_time_timer(_LAST_MS)
         self._bucket, self._timestamp = bucket, timestamp
         self._instant.append(record)
@@ -250,15 +327,18 @@ class TrackHistory(KeyedProcessFunction):
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Output]:
-        # A key's timer fires when Python has been given the first record of the next key already.
+        # A key's timer fires only after Python has received the first record of the next key.
         if ctx.get_current_key() == self._bucket:
-            yield from self._flush()
+            yield from self._flush(ctx)
 
-    def _flush(self) -> Iterator[Output]:
-        for owner, written in feed_in_order(self._owners, self._instant):
-            topic, fact = written
-            if topic == facts.TOPIC:
-                yield HISTORY_FACTS, to_record_row(fact)
-            else:
-                yield to_row(owner, written)
+    def _flush(self, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
+        failures: list[Failure] = []
+        told = feed_in_order(self._owners, self._instant, failures)
+        yield from sendable(
+            told, _history_row, failures, lambda owner, name: self._owners[owner].reset(name)
+        )
         self._instant.clear()
+        now_ms = ctx.timer_service().current_processing_time()
+        for each in failures:
+            key = str((each.record or {}).get("owner", ""))
+            yield from self._rejects.rows([each], key, now_ms)

@@ -1,1 +1,1 @@
-"""Events become incidents: what belongs together, where the fault lies, what to do next."""
+"""Incidents: events that belong together, the scope of the fault, and next steps."""

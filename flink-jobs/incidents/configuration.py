@@ -1,4 +1,4 @@
-"""The figures of incidents.yaml, in the units that code reckons in."""
+"""The thresholds of incidents.yaml, times in microseconds."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ SCSI_HOSTS: int = _FIGURES["scsi_hosts_count"]
 SCSI_ERRORS: int = _FIGURES["scsi_errors_count"]
 HEARD_US: int = _FIGURES["heard_minutes"] * MINUTE_US
 KEEP_US: int = _FIGURES["keep_hours"] * HOUR_US
+MOST_HOSTS: int = _FIGURES["most_hosts_count"]
+MOST_SIGNALS: int = _FIGURES["most_signals_count"]
+MOST_USUAL_HOURS: int = _FIGURES["most_usual_hours_count"]
+MOST_TOLD_BY_LOGS: int = _FIGURES["most_told_by_logs_count"]
+FASTEST_CLOCK_US: int = _FIGURES["fastest_clock_hours"] * HOUR_US

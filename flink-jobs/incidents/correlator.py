@@ -1,39 +1,51 @@
-"""Events in, incidents out: the same in both modes, whatever the order in which events come.
+"""The correlator: events in, incidents out; the same live and in a replay, in any order of events.
 
-It is fed every event and told the time. From time to time it works out all incidents anew from the
-signals it keeps and writes what differs from what it wrote. Plain Python, no Flink.
+It receives every event and the time. Periodically it recalculates all incidents from the stored
+signals and writes those that changed. Plain Python, no Flink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
-from detectors.events import EVIDENCE_SHOWN, content_hash, event_id, timestamp, weighed_revision
-from incidents import usual_hours
-from incidents.configuration import (
+from stunwatch.detectors.events import (
+    EVIDENCE_SHOWN,
+    content_hash,
+    event_id,
+    timestamp,
+    weighed_revision,
+)
+from stunwatch.incidents import seasonal_baseline
+from stunwatch.incidents.configuration import (
     CLOSING_US,
+    FASTEST_CLOCK_US,
     HEARD_US,
     KEEP_US,
-    MINUTE_US,
+    MOST_SIGNALS,
     PAUSE_US,
     RUNNING_US,
 )
-from incidents.grouping import Trouble, troubles
-from incidents.next_steps import Case, Step, next_steps
-from incidents.places import Places
-from incidents.signals import Signal, reading, signal_of
-from incidents.usual_hours import Bands
-from incidents.verdict import confidence, missing, sentence, severity, since
+from stunwatch.incidents.figures import figures
+from stunwatch.incidents.grouping import Trouble, troubles
+from stunwatch.incidents.hosts_seen import HostsSeen
+from stunwatch.incidents.next_steps import Case, Step, conflict_holds_until_us, next_steps
+from stunwatch.incidents.seasonal_baseline import Bands
+from stunwatch.incidents.signals import Signal, reading, signal_of
+from stunwatch.incidents.suspects import suspect
+from stunwatch.incidents.topology import Topology
+from stunwatch.incidents.verdict import confidence, missing, sentence, severity, since
 
 INVENTORY_TOPIC = "events.inventory"
 HEARD_TOPIC = "heard"
-"""No topic of Kafka: the job itself says which hosts were heard when."""
+"""Not a Kafka topic: the job itself reports when hosts were seen."""
 
 DETECTOR = "incidents"
+VERSION = 3
+"""Raised when the same events give other incidents or texts: the newer row wins."""
 
-_STRETCH_US = 10 * MINUTE_US
 _MOST_LOCATED = 63
 _HIGHEST_RANK = 127
 
@@ -51,12 +63,14 @@ class Incident:
     opened_at: str
     closed_at: str | None
     state: str
+    suspect: str
     scope: str
     verdict: str
     confidence: str
     next_steps: list[Step]
     hosts: list[str]
     devices: list[str]
+    paths: list[str]
     datastores: list[str]
     vms: list[str]
     reporting_hosts: int
@@ -64,7 +78,11 @@ class Incident:
     stun_count: int
     worst_stun_us: int
     conflict_count: int
+    failed_command_count: int
     peak_davg_ms: float | None
+    peak_ms: float | None
+    peak_metric: str | None
+    peak_source: str | None
     severity: str
     evidence_ids: list[str]
     evidence: list[str]
@@ -72,33 +90,54 @@ class Incident:
 
 @dataclass
 class Written:
-    """What was written of an incident last."""
+    """The last written row of an incident."""
 
     row: Incident
     lines: int
     began_us: int
     ended_us: int | None
+    held_until_us: int | None = None
+    """Until when its stuck reservation counts as held: its next steps change then."""
 
 
 @dataclass
 class Correlator:
-    """All that is kept between events. `bands` and `places` may live elsewhere between calls."""
+    """The state between events, without `bands` and `topology`, which the caller stores.
+
+    It is bounded (incidents.yaml), whatever names and times events contain. `evicted` counts the
+    dropped items.
+    """
 
     run_id: str
     every_us: int
-    """How often incidents are worked out, in event time."""
+    """Interval between calculations of incidents, in event time."""
     now_us: int = 0
     signals: dict[str, Signal] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
-    heard: dict[int, set[str]] = field(default_factory=dict)
-    """The hosts heard in each stretch of ten minutes since 1970."""
+    hosts_seen: HostsSeen = field(default_factory=HostsSeen)
     written: dict[str, Written] = field(default_factory=dict)
     is_dirty: bool = False
     looked_us: int = 0
+    most_signals: int = MOST_SIGNALS
+    signals_evicted: int = 0
+    signals_ahead: int = 0
+    """Number of events dated too far in the future."""
+    baseline_hours_count: int = 0
+    """Number of owners in `bands`; counted here, because counting there is slow."""
+    baseline_hours_evicted: int = 0
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Load state; that of an older version lacks fields."""
+        vars(self).update(vars(Correlator("", 0)) | dict(state))
 
     @property
-    def next_due_us(self) -> int | None:
-        """The event time at which there is something to do; None where nothing is kept."""
+    def evicted(self) -> int:
+        """Number of items dropped because of the limits, since the state began."""
+        return self.signals_evicted + self.hosts_seen.evicted + self.baseline_hours_evicted
+
+    @property
+    def next_timer_us(self) -> int | None:
+        """The event time of the next timer; None without state."""
         if self.is_dirty:
             return self.looked_us + self.every_us
         changes = [
@@ -106,7 +145,12 @@ class Correlator:
             for each in self.written.values()
             if each.row.state == "open" and each.ended_us is not None and not each.row.is_deleted
         ]
-        if self.signals:
+        changes += [
+            each.held_until_us
+            for each in self.written.values()
+            if each.held_until_us is not None and each.held_until_us > self.looked_us
+        ]
+        if self.signals or self.hosts_seen.hosts:
             changes.append(self.looked_us + KEEP_US // 4)
         return min(changes, default=None)
 
@@ -115,23 +159,23 @@ class Correlator:
         topic: str,
         event: Mapping[str, Any],
         bands: Bands,
-        places: Places,
+        topology: Topology,
         latest_us: int = 2**62,
     ) -> Iterator[Incident]:
-        """Take in an event, a host that was heard, or an item of inventory.
+        """Process an event, a host that was seen, or an item of inventory.
 
-        Nothing makes it later than `latest_us`. Raises BrokenEventError; then no signal has
-        changed.
+        The time does not advance beyond `latest_us`. An event dated further after it than a clock
+        may be fast makes no incident. Raises BrokenEventError; then no signal has changed.
         """
         if topic == HEARD_TOPIC:
             with reading():
-                heard_us, host = int(event["heard_us"]), str(event["host"])
-            self.heard.setdefault(heard_us // _STRETCH_US, set()).add(host)
-            yield from self.tick(min(heard_us, latest_us), places)
+                heard_us, host = min(int(event["heard_us"]), latest_us), str(event["host"])
+            self.hosts_seen.add(host, heard_us)
+            yield from self.advance_time(heard_us, topology)
             return
         if topic == INVENTORY_TOPIC:
             with reading():
-                places.learn(event)
+                topology.learn(event)
             self.is_dirty = bool(self.signals)
             return
         with reading():
@@ -145,46 +189,81 @@ class Correlator:
                 self.revisions[name] = revision
                 self.is_dirty = True
             return
-        # First the time, so that what it closes is closed in both modes.
-        yield from self.tick(min(signal.known_us, latest_us), places)
+        if _newest_us(signal) > latest_us + FASTEST_CLOCK_US:
+            self.signals_ahead += 1
+            return
+        # Advance the time first: incidents then close at the same point live and in a replay.
+        yield from self.advance_time(min(signal.known_us, latest_us), topology)
         self.revisions[name] = revision
-        known = self.signals.get(name)
+        known = self.signals.pop(name, None)
         self.signals[name] = self._judged(signal, bands, known)
         self.is_dirty = True
+        if len(self.signals) > self.most_signals:
+            yield from self._evict()
+
+    def _evict(self) -> Iterator[Incident]:
+        """Drop a tenth of the signals, those added longest ago first.
+
+        Their incidents are closed with all their signals: the rest must not become a new incident.
+        """
+        many = len(self.signals) - self.most_signals * 9 // 10
+        gone = set(islice(self.signals, many))
+        for name, each in list(self.written.items()):
+            if gone.isdisjoint(each.row.evidence_ids):
+                continue
+            gone.update(each.row.evidence_ids)
+            del self.written[name]
+            if each.row.state == "open" and not each.row.is_deleted:
+                closed_at = timestamp(max(self.now_us, each.began_us))
+                row = replace(each.row, state="closed", closed_at=closed_at)
+                yield above(row, each.row.revision)
+        before = len(self.signals)
+        for name in gone:
+            self.signals.pop(name, None)
+            self.revisions.pop(name, None)
+        self.signals_evicted += before - len(self.signals)
 
     def _judged(self, signal: Signal, bands: Bands, known: Signal | None) -> Signal:
-        """A stun, and whether it is one as every week; it is learned from once."""
+        """The signal; a stun with `is_usual`. Each stun updates the baseline once."""
         if signal.kind != "stun":
             return signal
         owners = [f"datastore {signal.datastore}", f"vm {signal.datastore}/{signal.vm}"]
         is_usual = any(
-            usual_hours.is_usual(bands, each, signal.at_us, signal.size) for each in owners
+            seasonal_baseline.is_usual(bands, each, signal.at_us, signal.size) for each in owners
         )
         if known is None or known.size != signal.size:
             for each in owners:
-                usual_hours.learn(bands, each, signal.at_us, signal.size)
+                self.baseline_hours_count += seasonal_baseline.learn(
+                    bands, each, signal.at_us, signal.size
+                )
+            if self.baseline_hours_count > seasonal_baseline.MOST_OWNERS:
+                self.baseline_hours_count, evicted = seasonal_baseline.evict(bands)
+                self.baseline_hours_evicted += evicted
         return replace(signal, is_usual=is_usual)
 
-    def tick(self, now_us: int, places: Places) -> Iterator[Incident]:
-        """Event time has come this far: what that opens, changes, closes or takes back."""
+    def advance_time(self, now_us: int, topology: Topology) -> Iterator[Incident]:
+        """Advance the event time; yields incidents that changed, closed or were retracted."""
         self.now_us = max(self.now_us, now_us)
-        due_us = self.next_due_us
+        due_us = self.next_timer_us
         if due_us is not None and self.now_us >= due_us:
-            yield from self.look(places)
+            yield from self.look(topology)
 
-    def look(self, places: Places) -> Iterator[Incident]:
-        """Work out all incidents anew and write what differs."""
+    def look(self, topology: Topology) -> Iterator[Incident]:
+        """Recalculate all incidents; yields those that changed."""
         self.is_dirty = False
         self.looked_us = self.now_us
-        signals = [replace(each, host=self._host(each.host, places)) for each in self._signals()]
+        fuller = self.hosts_seen.fuller_names()
+        signals = [
+            replace(each, host=_host(each.host, topology, fuller)) for each in self._signals()
+        ]
         found = {}
-        for trouble in troubles(signals, places):
-            written = self._written(trouble, places)
+        for trouble in troubles(signals, topology):
+            written = self._written(trouble, topology, fuller)
             found[written.row.event_id] = written
         for name, before in self.written.items():
             if name not in found and not before.row.is_deleted:
-                self.written[name] = taken_back = _taken_back(before, self.now_us)
-                yield taken_back.row
+                self.written[name] = retracted = _retracted(before, self.now_us)
+                yield retracted.row
         for name, written in found.items():
             known = self.written.get(name)
             if known and _content(asdict(known.row)) == _content(asdict(written.row)):
@@ -196,7 +275,7 @@ class Correlator:
         self._forget()
 
     def _signals(self) -> list[Signal]:
-        """The signals; one that goes on unheard of for a day is over."""
+        """The signals; an open one without news for a day has ended."""
         return [
             replace(each, until_us=each.at_us + RUNNING_US)
             if each.until_us is None and each.at_us + RUNNING_US < self.now_us
@@ -204,16 +283,7 @@ class Correlator:
             for each in self.signals.values()
         ]
 
-    def _host(self, name: str, places: Places) -> str:
-        """Of `esx1` and `esx1.lab.example` the fuller, where there is one such host."""
-        name = places.host(name)
-        if "." in name or not name:
-            return name
-        heard = set().union(*self.heard.values())
-        fuller = {each for each in heard if each.startswith(name + ".")}
-        return fuller.pop() if len(fuller) == 1 else name
-
-    def _written(self, trouble: Trouble, places: Places) -> Written:
+    def _written(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> Written:
         anchor = trouble.founding[0]
         ended_us = trouble.ended_us
         is_over = ended_us is not None and ended_us + CLOSING_US <= self.now_us
@@ -221,9 +291,9 @@ class Correlator:
         signals = sorted(
             (*trouble.signals, *trouble.evidence), key=lambda each: (each.at_us, each.event_id)
         )
-        stuns = [each for each in signals if each.kind == "stun"]
-        heard = self._heard(trouble, places)
-        lacking = missing(trouble, places, heard)
+        heard = self._heard(trouble, topology, fuller)
+        known = figures(trouble, topology, heard)
+        lacking = missing(trouble, topology, heard)
         names = {each.place for each in signals}
         plain = Incident(
             event_id=event_id(DETECTOR, anchor.event_id),
@@ -235,47 +305,51 @@ class Correlator:
             opened_at=timestamp(trouble.began_us),
             closed_at=timestamp(ended_us) if is_over and ended_us is not None else None,
             state=state,
+            suspect=suspect(trouble),
             scope=trouble.scope,
-            verdict=sentence(trouble, places, heard),
+            verdict=sentence(trouble, topology, known),
             confidence=confidence(trouble, lacking),
             next_steps=[]
             if trouble.is_noted
-            else next_steps(Case(trouble, places, is_over, since(trouble))),
-            hosts=sorted({each.host for each in signals} - {""}),
-            devices=sorted(_devices(signals)),
-            datastores=sorted(_datastores(signals, names, places)),
-            vms=sorted({each.vm for each in signals} - {""}),
-            reporting_hosts=len(heard | {each.host for each in signals} - {""}),
+            else next_steps(Case(trouble, topology, self.now_us, since(trouble), heard)),
+            hosts=list(known.hosts),
+            devices=list(known.devices),
+            paths=list(known.paths),
+            datastores=list(known.datastores),
+            vms=list(known.vms),
+            reporting_hosts=known.reporting_hosts,
             missing=lacking,
-            stun_count=len(stuns),
-            worst_stun_us=int(max((each.size for each in stuns), default=0)),
-            conflict_count=sum(each.kind == "conflict" for each in signals),
-            peak_davg_ms=max((each.size for each in signals if each.kind == "slow"), default=None),
+            stun_count=known.stun_count,
+            worst_stun_us=known.worst_stun_us,
+            conflict_count=known.conflict_count,
+            failed_command_count=known.failed_command_count,
+            peak_davg_ms=known.peak_davg_ms,
+            peak_ms=known.peak.ms if known.peak else None,
+            peak_metric=known.peak.metric if known.peak else None,
+            peak_source=known.peak.source if known.peak else None,
             severity=severity(trouble),
             evidence_ids=[each.event_id for each in signals],
             evidence=_lines(trouble),
         )
         lines = sum(each.weight for each in signals)
-        # What inventory tells makes a better row, whenever it was loaded.
-        located = sum(name in places.devices for name in names)
+        # A row with more inventory wins, whenever it was loaded.
+        located = sum(name in topology.devices for name in names)
         rank = int(is_over) << 6 | min(located, _MOST_LOCATED)
-        revision = weighed_revision(lines, rank, content_hash(asdict(plain)), is_deleted=False)
+        revision = weighed_revision(
+            lines, rank, content_hash(asdict(plain)), VERSION, is_deleted=False
+        )
         row = replace(plain, revision=revision, run_id=self.run_id)
-        return Written(row, lines, trouble.began_us, ended_us)
+        held_until_us = conflict_holds_until_us(trouble)
+        return Written(row, lines, trouble.began_us, ended_us, held_until_us)
 
-    def _heard(self, trouble: Trouble, places: Places) -> set[str]:
-        """The hosts heard in the hour before it could be told: the number is told once for all."""
-        last = trouble.founding[-1].known_us // _STRETCH_US
-        first = last - HEARD_US // _STRETCH_US
-        return {
-            self._host(name, places)
-            for stretch, names in self.heard.items()
-            if first <= stretch <= last
-            for name in names
-        }
+    def _heard(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
+        """The hosts seen in the hour before the incident was detected."""
+        last_us = trouble.founding[-1].known_us
+        seen = self.hosts_seen.between(last_us - HEARD_US, last_us)
+        return {_host(name, topology, fuller) for name in seen}
 
     def _forget(self) -> None:
-        """Forget what has been over for long; what still goes on keeps what it is made of."""
+        """Drop closed incidents after a while; open ones keep their signals."""
         oldest_us = self.now_us - KEEP_US
         kept = {
             name
@@ -286,7 +360,7 @@ class Correlator:
         self.signals = {
             name: each
             for name, each in self.signals.items()
-            if name in kept or each.until_us is None or each.until_us >= oldest_us
+            if name in kept or _until_us(each) >= oldest_us
         }
         self.written = {
             name: each
@@ -296,18 +370,16 @@ class Correlator:
         self.revisions = {
             name: each for name, each in self.revisions.items() if name in self.signals
         }
-        first = min([oldest_us, *(each.began_us for each in self.written.values())]) - HEARD_US
-        self.heard = {
-            stretch: each for stretch, each in self.heard.items() if stretch >= first // _STRETCH_US
-        }
+        first_us = min([oldest_us, *(each.began_us for each in self.written.values())])
+        self.hosts_seen.forget_before(first_us - HEARD_US)
 
 
 def superseded(
     shipped: Iterable[Mapping[str, Any]], found: Iterable[Incident], run_id: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows that put right what was told before: more lines made other incidents of it.
+    """The rows that correct earlier ones, after more lines have changed the incidents.
 
-    `shipped` are the newest rows of the topic, `found` what is true now.
+    `shipped` are the newest rows of the topic, `found` the current incidents.
     """
     true = {each.event_id: each for each in found}
     members = {name for each in true.values() for name in each.evidence_ids}
@@ -321,7 +393,7 @@ def superseded(
 
 
 def above(row: Incident, revision: int) -> Incident:
-    """The row, so that it stands over an earlier one, though that was made of more lines."""
+    """The row with a revision above an earlier one, even if that had more lines."""
     return replace(row, revision=max(row.revision, revision + 1))
 
 
@@ -329,26 +401,30 @@ def _content(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("revision", "run_id")}
 
 
-def _taken_back(written: Written, now_us: int) -> Written:
-    revision = weighed_revision(written.lines, _HIGHEST_RANK, 0, is_deleted=True)
+def _host(name: str, topology: Topology, fuller: Mapping[str, str]) -> str:
+    """`esx1.lab.example` instead of `esx1`, if exactly one host has this first label."""
+    name = topology.host(name)
+    return fuller.get(name, name)
+
+
+def _until_us(signal: Signal) -> int:
+    """Until when it counts as open."""
+    return signal.at_us + RUNNING_US if signal.until_us is None else signal.until_us
+
+
+def _newest_us(signal: Signal) -> int:
+    """The latest time in it."""
+    return max(signal.at_us, signal.known_us, signal.until_us or 0)
+
+
+def _retracted(written: Written, now_us: int) -> Written:
+    revision = weighed_revision(written.lines, _HIGHEST_RANK, 0, VERSION, is_deleted=True)
     row = above(replace(written.row, revision=revision, is_deleted=1), written.row.revision)
     return replace(written, row=row, ended_us=now_us)
 
 
-def _devices(signals: list[Signal]) -> set[str]:
-    named = {each.device for each in signals}
-    carrying = {each.place for each in signals if " " not in each.place}
-    return (named | carrying) - {""}
-
-
-def _datastores(signals: list[Signal], names: set[str], places: Places) -> set[str]:
-    named = {places.datastore_name(each.datastore) for each in signals}
-    carried = {each for name in names for each in places.datastores_on(name)}
-    return (named | carried) - {""}
-
-
 def _lines(trouble: Trouble) -> list[str]:
-    """Lines as they were written, of the founding signals first."""
+    """Log lines, verbatim, those of the founding signals first."""
     signals = [*trouble.founding, *trouble.signals, *trouble.evidence]
     lines = dict.fromkeys(line for each in signals for line in each.evidence)
     return list(lines)[:EVIDENCE_SHOWN]

@@ -1,23 +1,29 @@
-"""Which signals belong together, and the smallest scope that explains them.
+"""Groups signals that belong together, and finds the smallest scope that explains them.
 
-A pure function of all signals known: the order in which they came does not matter. It goes from
-small to large:
+A pure function of all known signals: their order of arrival does not matter. It goes from small to
+large:
 
-1. what happens on one piece of storage, or on one host beside any storage, without a longer pause,
-   is one trouble;
-2. storage that one host alone finds slow, several pieces at once, is that host's trouble;
-3. slow storage of several hosts at the same time is the trouble of what they share;
-4. trouble whose storage nobody can name goes to the one it may belong to;
-5. what is left of stuns and consolidations is a trouble of its VM.
+1. signals on one piece of storage, or on one host without known storage, without a longer pause
+   are one trouble;
+2. several pieces of storage that are slow on one host only are a trouble of that host;
+3. storage that is slow on several hosts at the same time is a trouble of what they share;
+4. a trouble without known storage joins the one it may belong to;
+5. the remaining stuns and consolidations are a trouble of their VM.
+
+The time grows linearly with the number of signals: only troubles that share a host or an array are
+compared.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import cached_property
+from itertools import chain, islice
 
-from incidents.configuration import (
+from stunwatch.detectors.reservation_conflict import DEVICE_NAMES
+from stunwatch.incidents.configuration import (
     EVIDENCE_US,
     FABRIC_US,
     LONE_STUN_US,
@@ -30,16 +36,18 @@ from incidents.configuration import (
     STORM_VMS,
     TOGETHER_US,
 )
-from incidents.places import Places
-from incidents.signals import LOSSES, MOVES, Signal
+from stunwatch.incidents.signals import LOSSES, MOVES, Signal
+from stunwatch.incidents.topology import Make, Topology
 
 CRITICAL_STUN_US = 5_000_000
-"""A Windows cluster evicts a node that stands still so long."""
+"""A Windows cluster evicts a node after a stun of this length."""
 
 SLOW_DEVICES_OF_A_HOST = 3
-"""So many devices that a host's log calls slow, and no other host's: the host is the trouble."""
+"""Number of devices slow in the log of one host only that make a trouble of that host."""
 
-_DEVICE_NAMES = ("naa.", "eui.", "t10.", "mpx.", "vml.")
+DATASTORE, PATH, _HOST, _VM = "datastore ", "path ", "host ", "vm "
+"""Prefixes of places that are not devices."""
+
 _SLOW = frozenset({"slow", "slow_log"})
 
 
@@ -48,73 +56,99 @@ class Trouble:
     """Signals that belong together."""
 
     places: set[str]
-    """Devices; `datastore …` where its device is unknown; `host …` for a host beside any storage;
-    `vm …` for a VM alone."""
+    """Devices; `datastore …` or `path …` if its device is unknown; `host …` for a host without
+    known storage; `vm …` for a single VM."""
     signals: list[Signal]
     scope: str = "device"
     is_noted: bool = False
     founding: list[Signal] = field(default_factory=list)
-    """Those that made it an incident, the first to be known first."""
+    """The signals that made it an incident, the earliest known first."""
     evidence: list[Signal] = field(default_factory=list)
-    """Those that would make none by themselves."""
+    """The signals that make no incident by themselves."""
+    _boxes: tuple[set[str], set[Make | None]] | None = None
 
-    @property
+    def boxes(self, topology: Topology) -> tuple[set[str], set[Make | None]]:
+        """The arrays of its devices, and their makes, with None for an unknown one."""
+        if self._boxes is None:
+            devices = [each for each in self.places if is_device(each)]
+            arrays = {topology.array_of(each) for each in devices} - {""}
+            self._boxes = arrays, {topology.make_of(each) for each in devices}
+        return self._boxes
+
+    def take_in(self, signal: Signal) -> None:
+        """Add a stun or a consolidation."""
+        self.began_us = min(self.began_us, signal.at_us)
+        self.last_us = max(self.last_us, _until(signal))
+        self.signals.append(signal)
+
+    @cached_property
     def began_us(self) -> int:
         """When the first of its signals began."""
         return min(each.at_us for each in self.signals)
 
+    @cached_property
+    def last_us(self) -> int:
+        """When the last of its signals ended, if known."""
+        return max(map(_until, self.signals))
+
     @property
     def ended_us(self) -> int | None:
-        """When the last ended; None while one goes on.
+        """When the last signal ended; None while one is open.
 
-        Errors and the host's own complaints tell no end: they count where nothing was measured.
+        Errors and latency in logs have no end: they count only without measurements.
         """
         holding = [each for each in self.signals if _holds(each)] or self.signals
         ends = [each.until_us for each in holding]
         return None if None in ends else max(each for each in ends if each is not None)
 
-    @property
+    @cached_property
     def slow_hosts(self) -> set[str]:
-        """The hosts that find its storage slow or lost."""
-        return {each.host for each in self.signals if _is_slow(each)}
+        """The hosts on which its storage is slow or lost."""
+        return {each.host for each in self.signals if is_slow(each)}
 
-    @property
+    @cached_property
     def is_slow(self) -> bool:
-        """Whether some host finds its storage slow or lost."""
-        return any(_is_slow(each) for each in self.signals)
+        """True if its storage is slow or lost on any host."""
+        return any(is_slow(each) for each in self.signals)
 
 
-def troubles(signals: Iterable[Signal], places: Places) -> list[Trouble]:
-    """The troubles that these signals tell, with their scopes and what else is known of them."""
-    placed = [replace(each, place=_place_of(each, places)) for each in signals]
+def troubles(signals: Iterable[Signal], topology: Topology) -> list[Trouble]:
+    """The troubles of these signals, with scopes and evidence."""
+    placed = [replace(each, place=_place_of(each, topology)) for each in signals]
     everything = sorted(placed, key=lambda each: (each.known_us, each.event_id))
     clusters = list(_clusters(everything))
     _found_by_a_slow_host(clusters)
     found = _hosts_alone([each for each in clusters if each.founding])
-    found = _sharing(found, places)
-    found = _adopted(found, places)
-    _take_in(found, [each for each in clusters if not each.founding], places)
-    found += _of_one_vm([each for each in clusters if not each.founding])
-    found += _as_usual([each for each in clusters if not each.founding], found)
+    found = _sharing(found, topology)
+    found = _adopted(found, topology)
+    weak = [each for each in clusters if not each.founding]
+    weak = _taken_in(found, weak, topology)
+    found += _of_one_vm(weak)
+    found += _as_usual(weak, found)
+    untold = _Untold(found, everything)
     for each in found:
-        each.scope = _scope(each, places)
-        each.evidence = _evidence(each, found, everything)
+        each.scope = _scope(each, topology)
+        each.evidence = untold.evidence(each)
     return found
 
 
-def _place_of(signal: Signal, places: Places) -> str:
-    """Where a signal belongs: see `Trouble.places`. Empty where nothing tells."""
+def _place_of(signal: Signal, topology: Topology) -> str:
+    """The place of a signal: see `Trouble.places`. Empty if unknown."""
     is_the_hosts_own = signal.kind == "queue" or signal.detail == "path_dead"
     if not is_the_hosts_own:
-        if signal.device.startswith(_DEVICE_NAMES):
+        if signal.device:
             return signal.device
-        if datastore := signal.datastore or signal.device:
-            return places.device_of(datastore) or f"datastore {places.datastore_name(datastore)}"
-    return f"host {signal.host}" if signal.host else ""
+        if signal.datastore:
+            name = topology.datastore_name(signal.datastore)
+            return topology.device_of(signal.datastore) or f"{DATASTORE}{name}"
+        # Failed commands and dead paths belong to the host: another host may use the same name.
+        if signal.path and signal.kind not in ("scsi", "path"):
+            return f"{PATH}{signal.path}"
+    return f"{_HOST}{signal.host}" if signal.host else ""
 
 
 def _clusters(signals: Sequence[Signal]) -> Iterator[Trouble]:
-    """What happens in one place, without a longer pause."""
+    """Signals in one place, without a longer pause."""
     by_place: dict[str, list[Signal]] = {}
     for each in signals:
         if _is_trouble(each) and each.place:
@@ -138,7 +172,7 @@ def _runs(signals: Sequence[Signal], pause_us: int) -> Iterator[list[Signal]]:
 
 
 def _without_stragglers(cluster: list[Signal]) -> Iterator[list[Signal]]:
-    """A stun minutes before or after, alone no trouble, does not make an incident longer."""
+    """Split off weak signals minutes before or after: they do not make an incident longer."""
     core = {each.event_id for each in _founding(cluster)}
     runs = list(_runs(cluster, EVIDENCE_US))
     strong = [
@@ -162,7 +196,7 @@ def _without_stragglers(cluster: list[Signal]) -> Iterator[list[Signal]]:
 
 
 def _founding(signals: Sequence[Signal]) -> list[Signal]:
-    """The signals that make an incident of a cluster; none where they are too few or too weak."""
+    """The signals that make an incident of a cluster; none if they are too few or too weak."""
     known = sorted(signals, key=lambda each: (each.known_us, each.event_id))
     alone = [each for each in known if _founds_alone(each)]
     logged = [each for each in known if each.kind == "slow_log"]
@@ -194,7 +228,7 @@ def _founds_alone(signal: Signal) -> bool:
 
 
 def _until_several(signals: Sequence[Signal], names: dict[str, str], many: int) -> list[Signal]:
-    """The first signals of so many different names; none where there are fewer."""
+    """The first signals with `many` different names; none if there are fewer."""
     seen: set[str] = set()
     for place, each in enumerate(signals):
         seen.add(names[each.event_id])
@@ -204,65 +238,89 @@ def _until_several(signals: Sequence[Signal], names: dict[str, str], many: int) 
 
 
 def _storm(stuns: Sequence[Signal]) -> list[Signal]:
-    """The first stuns of many VMs within minutes; none where there was no storm."""
+    """The first stuns of many VMs within minutes; none without a storm."""
     first = 0
+    vms: Counter[str] = Counter()
+    critical: Counter[str] = Counter()
     for place, each in enumerate(stuns):
+        _count(each, vms, critical, 1)
         while stuns[first].known_us < each.known_us - STORM_US:
+            _count(stuns[first], vms, critical, -1)
             first += 1
-        window = stuns[first : place + 1]
-        vms = {one.vm for one in window}
-        critical = {one.vm for one in window if one.size >= CRITICAL_STUN_US}
         if len(vms) >= STORM_VMS or len(critical) >= STORM_CRITICAL_VMS:
-            return list(window)
+            return list(stuns[first : place + 1])
     return []
 
 
+def _count(stun: Signal, vms: Counter[str], critical: Counter[str], step: int) -> None:
+    for names in (vms, critical) if stun.size >= CRITICAL_STUN_US else (vms,):
+        names[stun.vm] += step
+        if not names[stun.vm]:
+            del names[stun.vm]
+
+
 def _found_by_a_slow_host(clusters: Sequence[Trouble]) -> None:
-    """Without measurements: devices that one host's log calls slow, several at once, and no other
-    host's."""
+    """Without measurements: several devices at once that are slow in the log of one host only."""
     by_host: dict[str, list[Trouble]] = {}
     for each in clusters:
         if not each.founding and len(each.slow_hosts) == 1:
-            by_host.setdefault(*each.slow_hosts, []).append(each)
+            [host] = each.slow_hosts
+            by_host.setdefault(host, []).append(each)
     for theirs in by_host.values():
         for each in theirs:
-            near = [other for other in theirs if _are_together(each, other)]
-            if len(near) >= SLOW_DEVICES_OF_A_HOST:
-                each.founding = [next(one for one in each.signals if _is_slow(one))]
+            near = (other for other in theirs if _are_together(each, other))
+            if len(list(islice(near, SLOW_DEVICES_OF_A_HOST))) == SLOW_DEVICES_OF_A_HOST:
+                each.founding = [next(one for one in each.signals if is_slow(one))]
 
 
 def _hosts_alone(found: Sequence[Trouble]) -> list[Trouble]:
-    """Several pieces of storage that one host alone finds slow become one trouble of that host."""
+    """Join pieces of storage that are slow on one host only into a trouble of that host."""
     joined = _Joined(found)
-    for host in sorted({name for each in found for name in _hosts_of(each)}):
-        theirs = [
-            each
-            for each in found
-            if each.slow_hosts == {host}
-            or (not each.slow_hosts and each.places == {f"host {host}"})
-        ]
-        for place, each in enumerate(theirs):
-            for other in theirs[place + 1 :]:
-                if _are_together(each, other):
-                    joined.join(each, other)
+    by_host: dict[str, list[Trouble]] = {}
+    for each in found:
+        hosts = each.slow_hosts or _hosts_beside_storage(each)
+        if len(hosts) == 1 and "" not in hosts:
+            by_host.setdefault(min(hosts), []).append(each)
+    for theirs in by_host.values():
+        for each, other in joined.pairs_together(theirs):
+            joined.join(each, other)
     return joined.troubles()
 
 
-def _sharing(found: Sequence[Trouble], places: Places) -> list[Trouble]:
-    """Slow storage of several hosts at the same time becomes one trouble of what they share."""
+def _hosts_beside_storage(trouble: Trouble) -> set[str]:
+    """The host of a trouble without known storage; none for another trouble."""
+    [place, *others] = trouble.places
+    return {place.removeprefix(_HOST)} if not others and place.startswith(_HOST) else set()
+
+
+def _sharing(found: Sequence[Trouble], topology: Topology) -> list[Trouble]:
+    """Join storage that is slow on several hosts at once into a trouble of what they share."""
     joined = _Joined(found)
-    slow = [each for each in found if each.is_slow]
-    for place, each in enumerate(slow):
-        for other in slow[place + 1 :]:
-            if _share_a_cause(each, other, places):
+    for those in _by_what_they_share((each for each in found if each.is_slow), topology).values():
+        for each, other in joined.pairs_together(those):
+            if _share_a_cause(each, other, topology):
                 joined.join(each, other)
     return joined.troubles()
 
 
-def _share_a_cause(one: Trouble, other: Trouble, places: Places) -> bool:
+def _by_what_they_share(slow: Iterable[Trouble], topology: Topology) -> dict[str, list[Trouble]]:
+    """Slow storage by each of its hosts and of its arrays."""
+    shared: dict[str, list[Trouble]] = {}
+    for each in slow:
+        for name in _shared_names(each.slow_hosts, each.places, topology):
+            shared.setdefault(name, []).append(each)
+    return shared
+
+
+def _shared_names(hosts: Iterable[str], devices: Iterable[str], topology: Topology) -> set[str]:
+    arrays = {topology.array_of(each) for each in devices if is_device(each)} - {""}
+    return {f"{_HOST}{each}" for each in hosts} | {f"array {each}" for each in arrays}
+
+
+def _share_a_cause(one: Trouble, other: Trouble, topology: Topology) -> bool:
     if not _are_together(one, other):
         return False
-    same = _same_array(one, other, places)
+    same = _same_array(one, other, topology)
     if same is True:
         return True
     if len(one.slow_hosts | other.slow_hosts) < 2 or not one.slow_hosts & other.slow_hosts:
@@ -273,90 +331,103 @@ def _share_a_cause(one: Trouble, other: Trouble, places: Places) -> bool:
     return True
 
 
-def _same_array(one: Trouble, other: Trouble, places: Places) -> bool | None:
-    answers = {
-        places.is_same_array(device, another)
-        for device in one.places
-        for another in other.places
-        if _is_device(device) and _is_device(another)
-    }
-    return True if True in answers else False if answers == {False} else None
+def _same_array(one: Trouble, other: Trouble, topology: Topology) -> bool | None:
+    """True if they have devices of one array; False if all makes are known and differ."""
+    (arrays, makes), (other_arrays, other_makes) = one.boxes(topology), other.boxes(topology)
+    if not arrays.isdisjoint(other_arrays):
+        return True
+    if not makes or not other_makes or None in makes or None in other_makes:
+        return None
+    return False if makes.isdisjoint(other_makes) else None
 
 
-def _adopted(found: Sequence[Trouble], places: Places) -> list[Trouble]:
-    """Trouble beside any known storage goes to the slow storage that it may belong to."""
+def _adopted(found: Sequence[Trouble], topology: Topology) -> list[Trouble]:
+    """Join troubles without known storage to the slow storage that they may belong to."""
     joined = _Joined(found)
     slow = sorted((each for each in found if each.is_slow), key=lambda each: each.began_us)
+    order = {id(each): place for place, each in enumerate(slow)}
+    shared = _by_what_they_share(slow, topology)
     for each in found:
         if each.is_slow:
             continue
-        for other in slow:
-            if _overlap(each, other, EVIDENCE_US) and _may_belong(each, other, places):
+        candidates = slow
+        if hosts := _hosts_of(each):
+            names = _shared_names(hosts, each.places, topology)
+            near = {id(one): one for name in names for one in shared.get(name, [])}
+            candidates = sorted(near.values(), key=lambda one: order[id(one)])
+        for other in candidates:
+            if _overlap(each, other, EVIDENCE_US) and _may_belong(each, other, topology):
                 joined.join(other, each)
                 break
-    # Hosts that lose the same unnamed device's reservation.
+    # Hosts with conflicts on the same unnamed device.
     nameless = [
         each
         for each in found
         if not each.is_slow
-        and all(place.startswith("host ") for place in each.places)
+        and all(place.startswith(_HOST) for place in each.places)
         and any(one.kind == "conflict" for one in each.signals)
     ]
-    for place, each in enumerate(nameless):
-        for other in nameless[place + 1 :]:
-            if _are_together(each, other):
-                joined.join(each, other)
+    for each, other in joined.pairs_together(nameless):
+        joined.join(each, other)
     return joined.troubles()
 
 
-def _take_in(found: Sequence[Trouble], weak: Sequence[Trouble], places: Places) -> None:
-    """Stuns and consolidations too few for an incident go to the slow host or array they were on.
+def _taken_in(
+    found: Sequence[Trouble], weak: Sequence[Trouble], topology: Topology
+) -> list[Trouble]:
+    """Move weak stuns and consolidations to the trouble of the slow host or array they were on.
 
-    Signals move from the weak clusters to the found troubles.
+    Returns the remaining weak clusters.
     """
-    slow = [each for each in found if each.is_slow]
+    wide = [each for each in found if each.is_slow and len(each.places) > 1]
+    left = []
     for cluster in weak:
         kept = []
         for signal in cluster.signals:
-            alone = Trouble(cluster.places, [signal])
             taker = None
             if signal.kind in ("stun", "consolidation") and not signal.is_usual:
-                near = (each for each in slow if _overlap(each, alone, EVIDENCE_US))
-                taker = next((each for each in near if _reaches(each, alone, places)), None)
-            (taker.signals if taker else kept).append(signal)
-        cluster.signals = kept
+                alone = Trouble(cluster.places, [signal])
+                near = (each for each in wide if _overlap(each, alone, EVIDENCE_US))
+                taker = next((each for each in near if _reaches(each, alone, topology)), None)
+            if taker is None:
+                kept.append(signal)
+            else:
+                taker.take_in(signal)
+        if kept:
+            left.append(Trouble(cluster.places, kept))
+    return left
 
 
-def _reaches(slow: Trouble, trouble: Trouble, places: Places) -> bool:
-    """Whether the fault of several pieces of storage explains trouble on another one.
+def _reaches(slow: Trouble, trouble: Trouble, topology: Topology) -> bool:
+    """True if a trouble of several pieces of storage explains a trouble on another one.
 
-    A host's reaches what that host alone tells, an array's what lies on the array.
+    That of a host explains troubles of that host only, that of an array those on the array.
     """
     if len(slow.places) < 2:
         return False
     if len(slow.slow_hosts) == 1:
         return _hosts_of(trouble) == slow.slow_hosts
-    return _same_array(trouble, slow, places) is True
+    return _same_array(trouble, slow, topology) is True
 
 
-def _may_belong(trouble: Trouble, slow: Trouble, places: Places) -> bool:
+def _may_belong(trouble: Trouble, slow: Trouble, topology: Topology) -> bool:
     hosts = {each.host for each in trouble.signals} - {""}
     is_near = not hosts or bool(hosts & slow.slow_hosts)
-    if all(place.startswith("host ") for place in trouble.places):
+    if all(place.startswith(_HOST) for place in trouble.places):
         return bool(hosts & slow.slow_hosts)
-    if any(_is_device(place) for place in trouble.places):
-        if _reaches(slow, trouble, places):
+    if any(is_device(place) for place in trouble.places):
+        if _reaches(slow, trouble, topology):
             return True
         conflicts = all(each.kind == "conflict" for each in trouble.signals)
-        return conflicts and is_near and _same_array(trouble, slow, places) is True
-    # A datastore whose device nobody knows may lie on a device whose datastores nobody knows.
+        return conflicts and is_near and _same_array(trouble, slow, topology) is True
+    # A datastore of unknown device may be on a device of unknown datastores.
     return is_near and any(
-        _is_device(device) and not places.datastores_on(device) for device in slow.places
+        is_device(device) and not topology.datastores_on(device) for device in slow.places
     )
 
 
 def _of_one_vm(clusters: Sequence[Trouble]) -> list[Trouble]:
-    """Long stuns and consolidations that no storage explains: each VM by itself."""
+    """Long stuns and consolidations without a cause in storage: one trouble per VM."""
     found = []
     for cluster in clusters:
         by_vm: dict[str, list[Signal]] = {}
@@ -374,7 +445,7 @@ def _of_one_vm(clusters: Sequence[Trouble]) -> list[Trouble]:
                 founding.sort(key=lambda each: (each.known_us, each.event_id))
                 found.append(
                     Trouble(
-                        {*cluster.places, f"vm {vm}"},
+                        {*cluster.places, f"{_VM}{vm}"},
                         [each for each in signals if not each.is_usual],
                         founding=founding[:1],
                     )
@@ -383,7 +454,7 @@ def _of_one_vm(clusters: Sequence[Trouble]) -> list[Trouble]:
 
 
 def _as_usual(clusters: Sequence[Trouble], found: Sequence[Trouble]) -> list[Trouble]:
-    """Storms that come every week at this hour: to be noted, not to be told."""
+    """Storms in their usual pattern: noted, without alert."""
     noted = []
     for each in clusters:
         is_told = any(other.places & each.places and _overlap(other, each, 0) for other in found)
@@ -393,50 +464,65 @@ def _as_usual(clusters: Sequence[Trouble], found: Sequence[Trouble]) -> list[Tro
     return noted
 
 
-def _scope(trouble: Trouble, places: Places) -> str:
-    if any(place.startswith("vm ") for place in trouble.places):
+def _scope(trouble: Trouble, topology: Topology) -> str:
+    if any(place.startswith(_VM) for place in trouble.places):
         return "vm"
-    slow = {each.place for each in trouble.signals if _is_slow(each)}
+    slow = {each.place for each in trouble.signals if is_slow(each)}
     if len(slow) < 2:
-        beside_storage = [place for place in trouble.places if place.startswith("host ")]
+        beside_storage = [place for place in trouble.places if place.startswith(_HOST)]
         is_one_hosts = len(beside_storage) == 1 and len(trouble.slow_hosts) < 2
         return "host" if is_one_hosts else "device"
     if len(trouble.slow_hosts) == 1:
         return "host"
-    arrays = {places.array_of(each) for each in slow}
-    if "" in arrays or not slow <= places.devices.keys():
+    arrays = {topology.array_of(each) for each in slow}
+    if "" in arrays or not slow <= topology.devices.keys():
         return "array_or_fabric"
     if len(arrays) > 1:
         return "fabric"
-    # Another array beside it that is not slow speaks against the fabric.
-    return "array" if places.arrays_known() > 1 else "array_or_fabric"
+    # Another array that is not slow argues against the fabric.
+    return "array" if topology.arrays_known() > 1 else "array_or_fabric"
 
 
-def _evidence(
-    trouble: Trouble, found: Sequence[Trouble], signals: Sequence[Signal]
-) -> list[Signal]:
-    """What lies near in time and place and belongs to no trouble of its own."""
-    taken = {each.event_id for other in found for each in other.signals}
-    first_us, last_us = trouble.began_us - EVIDENCE_US, _last(trouble) + EVIDENCE_US
-    near = [
-        each
-        for each in signals
-        if each.at_us <= last_us and _until(each) >= first_us and each.event_id not in taken
-    ]
-    vms = {each.vm for each in trouble.signals} - {""}
-    if trouble.scope == "vm":
-        return [each for each in near if each.vm in vms and each.place in trouble.places]
-    beside_storage = {f"host {each}" for each in _hosts_of(trouble)}
-    return [
-        each
-        for each in near
-        if each.place in trouble.places
-        or each.place in beside_storage
-        or (
-            each.kind == "hole"
-            and (each.vm in vms if each.vm else f"host {each.host}" in beside_storage)
-        )
-    ]
+class _Untold:
+    """The signals that belong to no trouble, indexed as possible evidence."""
+
+    def __init__(self, found: Sequence[Trouble], signals: Sequence[Signal]) -> None:
+        taken = {each.event_id for other in found for each in other.signals}
+        self._order: dict[str, int] = {}
+        self._by_place: dict[str, list[Signal]] = {}
+        self._holes: dict[str, list[Signal]] = {}
+        for place, each in enumerate(signals):
+            if each.event_id in taken:
+                continue
+            self._order[each.event_id] = place
+            self._by_place.setdefault(each.place, []).append(each)
+            if each.kind == "hole":
+                whose = f"{_VM}{each.vm}" if each.vm else f"{_HOST}{each.host}"
+                self._holes.setdefault(whose, []).append(each)
+
+    def evidence(self, trouble: Trouble) -> list[Signal]:
+        """Signals close in time and place that belong to no other trouble."""
+        vms = {each.vm for each in trouble.signals} - {""}
+        beside_storage = {f"{_HOST}{each}" for each in _hosts_of(trouble)}
+        if trouble.scope == "vm":
+            near = self._near(trouble, self._by_place, trouble.places)
+            return [each for each in near if each.vm in vms]
+        near = self._near(trouble, self._by_place, trouble.places | beside_storage)
+        whose = {f"{_VM}{each}" for each in vms} | beside_storage
+        both = {each.event_id: each for each in (*near, *self._near(trouble, self._holes, whose))}
+        return sorted(both.values(), key=lambda each: self._order[each.event_id])
+
+    def _near(
+        self, trouble: Trouble, known: dict[str, list[Signal]], names: set[str]
+    ) -> list[Signal]:
+        first_us, last_us = trouble.began_us - EVIDENCE_US, trouble.last_us + EVIDENCE_US
+        found = [
+            each
+            for name in names
+            for each in known.get(name, [])
+            if each.at_us <= last_us and _until(each) >= first_us
+        ]
+        return sorted(found, key=lambda each: self._order[each.event_id])
 
 
 class _Joined:
@@ -447,20 +533,33 @@ class _Joined:
         self._heads = {id(each): each for each in found}
 
     def join(self, one: Trouble, other: Trouble) -> None:
-        """From now on these are the same."""
+        """Make these the same trouble."""
         head, tail = self._head(one), self._head(other)
         if head is not tail:
             self._heads[id(tail)] = head
 
     def troubles(self) -> list[Trouble]:
-        """What has become of them."""
+        """The joined troubles."""
         parts: dict[int, list[Trouble]] = {}
         for each in self._found:
             parts.setdefault(id(self._head(each)), []).append(each)
         return [_one(each) for each in parts.values()]
 
+    def pairs_together(self, those: Iterable[Trouble]) -> Iterator[tuple[Trouble, Trouble]]:
+        """Pairs that began at about the same time, overlap, and are not joined yet."""
+        in_order = sorted(those, key=lambda each: each.began_us)
+        different = len({id(self._head(each)) for each in in_order})
+        for place, each in enumerate(in_order):
+            for other in islice(in_order, place + 1, None):
+                if different < 2 or other.began_us - each.began_us > TOGETHER_US:
+                    break
+                if self._head(each) is not self._head(other) and _are_together(each, other):
+                    yield each, other
+                    different -= self._head(each) is self._head(other)
+
     def _head(self, trouble: Trouble) -> Trouble:
         while (head := self._heads[id(trouble)]) is not trouble:
+            self._heads[id(trouble)] = self._heads[id(head)]
             trouble = head
         return trouble
 
@@ -477,16 +576,12 @@ def _one(parts: Sequence[Trouble]) -> Trouble:
 
 
 def _are_together(one: Trouble, other: Trouble) -> bool:
-    """Whether they began at about the same time and overlap."""
+    """True if they began at about the same time and overlap."""
     return abs(one.began_us - other.began_us) <= TOGETHER_US and _overlap(one, other, EVIDENCE_US)
 
 
 def _overlap(one: Trouble, other: Trouble, slack_us: int) -> bool:
-    return one.began_us <= _last(other) + slack_us and other.began_us <= _last(one) + slack_us
-
-
-def _last(trouble: Trouble) -> int:
-    return max(map(_until, trouble.signals))
+    return one.began_us <= other.last_us + slack_us and other.began_us <= one.last_us + slack_us
 
 
 def _until(signal: Signal) -> int:
@@ -497,12 +592,13 @@ def _hosts_of(trouble: Trouble) -> set[str]:
     return {each.host for each in trouble.signals} - {""}
 
 
-def _is_device(place: str) -> bool:
-    return place.startswith(_DEVICE_NAMES)
+def is_device(place: str) -> bool:
+    """True if a place is a device."""
+    return place.startswith(DEVICE_NAMES)
 
 
 def _is_trouble(signal: Signal) -> bool:
-    """Whether a signal may make an incident, alone or with others like it."""
+    """True if a signal may make an incident, alone or with similar ones."""
     match signal.kind:
         case "stun":
             return signal.detail not in MOVES
@@ -513,10 +609,11 @@ def _is_trouble(signal: Signal) -> bool:
     return True
 
 
-def _is_slow(signal: Signal) -> bool:
+def is_slow(signal: Signal) -> bool:
+    """True if its storage is slow or lost."""
     return signal.kind in _SLOW or (signal.kind == "path" and signal.detail in LOSSES)
 
 
 def _holds(signal: Signal) -> bool:
-    """Whether a signal keeps an incident open as long as it lasts."""
+    """True if a signal keeps an incident open as long as it lasts."""
     return signal.kind in ("slow", "queue", "stun", "conflict", "consolidation")

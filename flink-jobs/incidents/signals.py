@@ -1,14 +1,16 @@
-"""An event, as far as it matters to an incident."""
+"""Signals: events reduced to the fields that incidents need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from incidents.configuration import (
+from stunwatch.detectors.reservation_conflict import DEVICE_NAMES
+from stunwatch.incidents.configuration import (
     BAD_STUN_US,
     LOG_LATENCY_MS,
     LOG_LATENCY_US,
@@ -17,76 +19,105 @@ from incidents.configuration import (
 )
 
 Event = Mapping[str, Any]
-"""One row of an event topic (schemas/*.v1), whose `event_id` names it."""
+"""One row of an event topic (schemas/*.v1), with its `event_id`."""
 
 MOVES = frozenset({"vmotion", "storage_vmotion", "hot_add", "suspend_resume"})
-"""Stuns by these are somebody's wish, not the storage's fault."""
+"""Causes of intended stuns: they do not point to the storage."""
+
+SNAPSHOTS = frozenset({"snapshot_create", "snapshot_create_memory", "snapshot_remove"})
+"""Causes of stuns by snapshots."""
 
 ENDS = frozenset({"path_on", "apd_end", "heartbeat_reclaimed"})
-"""Path events that only tell the end of another."""
+"""Path events that only end another one."""
 
 LOSSES = frozenset({"apd_start", "apd_timeout", "pdl", "lost_access"})
 """Path events after which a device or volume cannot be reached."""
 
+_FAILURES = {
+    "lock": re.compile(r"Failed to lock the file"),
+    "space": re.compile(r"No space left on device|consolidate complete: .{0,200}\(13\)\.?\s*$"),
+    "cancel": re.compile(r"SnapshotVMX_ConsolidateCancel: Requesting "),
+}
+"""Lines that prove why the removal of a snapshot failed, by reason."""
+
+_QUOTED = re.compile(r"'.*'")
+"""The name of a snapshot may contain any text, quotes too."""
+
 _SHOWN_LINES = 2
+
+_METRICS = frozenset({"davg", "gavg", "kavg"})
+_DEFAULT_METRICS = {"queue": "kavg"}
+"""The metric of signals from an older version, by kind; of the others it is DAVG."""
 
 
 class BrokenEventError(ValueError):
-    """An event that breaks its schema: anybody may write to a topic."""
+    """An event that breaks its schema: any producer may write to a topic."""
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around what only reads an event. Raises BrokenEventError for what its fields raise.
+    """A context for code that only reads an event. Raises BrokenEventError for invalid fields.
 
-    Nothing else is put inside: what fails while incidents are worked out is a fault of ours and
-    has to be seen.
+    Keep other code outside: an error while incidents are calculated is a bug, which the adapter
+    rejects and counts (engine/failures.py).
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BrokenEventError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """What one event says, in the words that all kinds share. Times in µs since 1970."""
+    """One event, with the fields that all kinds share. Times in µs since 1970."""
 
     event_id: str
     kind: str
-    """`slow` (sustained DAVG), `slow_log` (the host says so), `queue` (sustained KAVG), `conflict`,
-    `stun`, `consolidation`, `scsi`, `path`, `unmap` or `hole` (lines are missing)."""
+    """`slow` (sustained DAVG), `slow_log` (latency in the host's log), `queue` (sustained KAVG),
+    `conflict`, `stun`, `consolidation`, `scsi`, `path`, `unmap` or `hole` (lines are missing)."""
     detail: str
-    """Which: a stun's cause, a conflict's outcome, a path event's kind, the status of an error."""
+    """The cause of a stun, outcome of a conflict, kind of a path event, or status of an error."""
     at_us: int
     until_us: int | None
-    """Null while it goes on."""
+    """None while it is open."""
     known_us: int
-    """When the lines so far could first show it."""
+    """The event time at which its lines first showed it."""
     host: str = ""
     vm: str = ""
     datastore: str = ""
     device: str = ""
+    path: str = ""
+    """The path to a LUN, `vmhba1:C0:T0:L1`; before ESX 4 also the name of the LUN, `vmhba1:0:1`."""
     size: float = 0
     """Stun: µs; latency: peak ms; conflict: steps; error: count."""
+    metric: str = "davg"
+    """The metric of a latency: `davg`, `gavg` or `kavg`."""
+    origin: str = ""
+    """The source of a latency: `esxtop`, `vmkernel`, `vcenter` or `storage_rm`."""
     dialect: str = ""
-    """Of a conflict."""
+    """The type of log message of a conflict."""
     is_stuck: bool = False
     is_cbt: bool = False
     is_quiesced: bool = False
     is_usual: bool = False
-    """A stun as every week at this hour."""
+    """True if a stun is in the usual pattern (incidents.seasonal_baseline)."""
+    reasons: tuple[str, ...] = ()
+    """Proven reasons of a failed consolidation: `lock`, `space`, `cancel`."""
     place: str = ""
-    """Where it belongs, once that is known: see incidents.grouping."""
+    """Its place in the topology, set by incidents.grouping."""
     weight: int = 1
-    """How much is known: it grows as the event does."""
+    """The amount of information; it grows with the event."""
     evidence: tuple[str, ...] = ()
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Load state; that of an older version lacks fields."""
+        vars(self).update({"metric": _DEFAULT_METRICS.get(state["kind"], "davg")} | dict(state))
 
 
 def signal_of(topic: str, event: Event) -> Signal | None:
-    """What an event of this topic says; None where it does not matter to incidents.
+    """The signal of an event of this topic; None if it does not matter to incidents.
 
-    Raises KeyError, TypeError or ValueError where the event breaks its schema.
+    Raises KeyError, TypeError or ValueError if the event breaks its schema.
     """
     read = _READERS.get(topic)
     signal = read(event) if read else None
@@ -96,15 +127,15 @@ def signal_of(topic: str, event: Event) -> Signal | None:
 
 
 def _check(signal: Signal) -> None:
-    """Numbers and texts are what they should be: grouping compares them. Raises TypeError."""
+    """Check the types of numbers and strings: grouping compares them. Raises TypeError."""
     texts = (
         *(signal.event_id, signal.detail, signal.dialect, *signal.evidence),
-        *(signal.host, signal.vm, signal.datastore, signal.device),
+        *(signal.host, signal.vm, signal.datastore, signal.device, signal.path),
     )
     if not all(isinstance(each, str) for each in texts):
-        raise TypeError(f"a name in {texts} is no text")
+        raise TypeError(f"a name in {texts} is not a string")
     if not isinstance(signal.size, int | float):
-        raise TypeError(f"{signal.size!r} is no number")
+        raise TypeError(f"{signal.size!r} is not a number")
 
 
 def _stun(event: Event) -> Signal | None:
@@ -135,7 +166,13 @@ def _snapshot(event: Event) -> Signal | None:
         vm=event["vm"],
         datastore=event["datastore"],
         size=event["iterations"],
+        reasons=_reasons(event["evidence"]) if event["outcome"] == "failed" else (),
     )
+
+
+def _reasons(lines: Iterable[str]) -> tuple[str, ...]:
+    said = [_QUOTED.sub("", each) for each in lines]
+    return tuple(name for name, proof in _FAILURES.items() if any(map(proof.search, said)))
 
 
 def _reservation(event: Event) -> Signal | None:
@@ -146,7 +183,7 @@ def _reservation(event: Event) -> Signal | None:
         **_common(event, "conflict", event["outcome"], event["steps"]),
         until_us=ended_us,
         known_us=ended_us,
-        device=event["device"],
+        **_storage(event),
         size=event["steps"],
         dialect=event["dialect"],
         is_stuck=event["is_stuck"],
@@ -158,14 +195,16 @@ def _latency(event: Event) -> Signal | None:
     if event["origin"] == "vmkernel":
         if event["peak_ms"] < LOG_LATENCY_MS:
             return None
-        # The host writes when it gets worse: without an end, no more is known than that.
+        # The host logs when latency gets worse; without an end, nothing else is known.
         latest_us = started_us + LOG_LATENCY_US
         return Signal(
             **_common(event, "slow_log", event["metric"], event["samples"]),
             until_us=latest_us if ended_us is None else ended_us,
             known_us=started_us,
-            device=event["device"],
+            **_storage(event),
             size=event["peak_ms"],
+            metric=_metric(event),
+            origin=event["origin"],
         )
     if event["kind"] != "sustained" or event["object_class"] in ("virtual_disk", "path"):
         return None
@@ -180,9 +219,11 @@ def _latency(event: Event) -> Signal | None:
         ),
         until_us=ended_us,
         known_us=started_us + MINUTE_US,
-        datastore=event["device"] if is_named_datastore else "",
-        device=event["device"] if is_device else "",
+        **({"datastore": event["device"]} if is_named_datastore else {}),
+        **(_storage(event) if is_device else {}),
         size=event["peak_ms"],
+        metric=_metric(event),
+        origin=event["origin"],
     )
 
 
@@ -194,7 +235,7 @@ def _scsi(event: Event) -> Signal | None:
         **_common(event, "scsi", "H:{} D:{} P:{}".format(*status), event["count"]),
         until_us=microseconds(event["ended_at"]),
         known_us=microseconds(event["started_at"]),
-        device=event["device"],
+        **_storage(event),
         size=event["count"],
     )
 
@@ -203,12 +244,13 @@ def _path(event: Event) -> Signal | None:
     if event["kind"] in ENDS:
         return None
     started_us, ended_us = microseconds(event["started_at"]), _end(event)
+    # A LUN lost on one path may be reachable on others: only that path is dead.
+    is_path_alone = event["kind"] == "pdl" and not event["device"]
     return Signal(
-        **_common(event, "path", event["kind"]),
+        **_common(event, "path", "path_dead" if is_path_alone else event["kind"]),
         until_us=started_us + LOSS_US if ended_us is None else ended_us,
         known_us=started_us,
-        device=event["device"],
-        datastore=event["datastore"],
+        **_storage(event),
         size=1,
     )
 
@@ -255,12 +297,36 @@ def microseconds(moment: str) -> int:
     return int(at.replace(microsecond=0).timestamp()) * 1_000_000 + at.microsecond
 
 
+def _storage(event: Event) -> dict[str, Any]:
+    """The LUN, path and datastore of an event. Raises TypeError.
+
+    A `device` that is not the name of a device is another name of a LUN: a path. Conflicts of older
+    versions have the name of a volume there.
+    """
+    name, path, datastore = event["device"], event.get("path", ""), event.get("datastore", "")
+    if not isinstance(name, str):
+        raise TypeError(f"the device {name!r} is not a string")
+    if event.get("dialect") == "long_reservation" and not datastore:
+        return {"datastore": name}
+    if name.startswith(DEVICE_NAMES):
+        return {"device": name, "path": path, "datastore": datastore}
+    return {"path": path or name, "datastore": datastore}
+
+
+def _metric(event: Event) -> str:
+    """The metric of a latency. Raises ValueError if it is unknown."""
+    metric = str(event["metric"])
+    if metric not in _METRICS:
+        raise ValueError(f"the metric {metric!r} is unknown")
+    return metric
+
+
 def _end(event: Event) -> int | None:
     return None if event["ended_at"] is None else microseconds(event["ended_at"])
 
 
 def _common(event: Event, kind: str, detail: str, grown: int = 0) -> dict[str, Any]:
-    """What every event has; `grown` is a count that only grows while it goes on."""
+    """The fields of every event; `grown` is a count that grows while the event is open."""
     evidence = event["evidence"]
     return {
         "event_id": event["event_id"],

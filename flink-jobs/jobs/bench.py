@@ -11,12 +11,12 @@ import sys
 
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
-from detectors.catalogue import literals
-from jobs.detect import LATENESS, detect, environment, job_settings, statements
+from stunwatch.detectors.catalogue import literals
+from stunwatch.jobs.detect import LATENESS, detect, environment, job_settings, statements
 
 
 def main() -> None:
-    """Run one bounded job in STREAMING mode and wait for its end: every source is bounded."""
+    """Run one bounded job in STREAMING mode and wait for its end. All sources are bounded."""
     parser = argparse.ArgumentParser(prog="python -m jobs.bench", description=__doc__)
     parser.add_argument("what", choices=["noop", "live"])
     parser.add_argument("--topic", required=True)
@@ -30,7 +30,7 @@ def main() -> None:
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
-    # No samples: what lines cost is measured.
+    # No samples: only the cost of lines is measured.
     nothing = {**scan, "scan.startup.mode": "latest-offset"}
     samples_scans = dict.fromkeys(LATENESS, nothing)
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
@@ -42,7 +42,7 @@ def main() -> None:
     if options.what == "live":
         result = detect(tables, options.bootstrap, None, scan)
     else:
-        # The same columns by the same DDL, thrown away.
+        # The same columns by the same DDL, discarded.
         result = tables.execute_sql(
             "CREATE TABLE nothing WITH ('connector' = 'blackhole') AS SELECT * FROM records"
         )

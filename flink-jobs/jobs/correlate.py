@@ -1,7 +1,8 @@
-"""Events become incidents: the last part of the job in jobs/detect.py.
+"""Compute incidents from events: the last part of the job in jobs/detect.py.
 
-Live takes the job's own events as they come, and what `events.inventory` says. History takes all
-events around the time of its replay, whoever shipped them, for an incident is of a fleet.
+Live mode reads the job's own events as they arrive, and `events.inventory`. History mode reads all
+events around the time of its replay, from all sources, because an incident may involve the whole
+fleet.
 """
 
 from __future__ import annotations
@@ -14,28 +15,29 @@ from pyflink.common import WatermarkStrategy
 from pyflink.datastream import DataStream
 from pyflink.table import StreamTableEnvironment
 
-from detectors.catalogue import INCIDENTS_TOPIC
-from detectors.events import timestamp
-from engine.correlating import (
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
+from stunwatch.detectors.events import timestamp
+from stunwatch.engine.correlating import (
     FLEET,
     FLEET_TYPE,
     CorrelateHistory,
     CorrelateLive,
     KnownTime,
 )
-from engine.tracking import EVENT_TYPE, keyed_in_the_jvm
-from incidents.configuration import HOUR_US, KEEP_US, RUNNING_US
-from incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
-from incidents.signals import TOPICS
-from jobs.options import in_sql, kafka_options
+from stunwatch.engine.history import FED_TOPICS
+from stunwatch.engine.tracking import EVENT_TYPE, keyed_in_the_jvm
+from stunwatch.incidents.configuration import HOUR_US, KEEP_US, RUNNING_US
+from stunwatch.incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
+from stunwatch.incidents.signals import TOPICS
+from stunwatch.jobs.options import in_sql, kafka_options
 
 USUAL_HOURS_US = 28 * 24 * HOUR_US
-"""Stuns of the last four weeks tell which hours are usual."""
+"""Stuns of the last four weeks form the seasonal baseline."""
 
 
 @dataclass(frozen=True)
 class About:
-    """A replay: its id, and its first and last event time, µs since 1970."""
+    """A replay: its ID, and its first and last event time, µs since 1970."""
 
     run_id: str
     first_us: int
@@ -45,7 +47,7 @@ class About:
 def correlate_live(
     tables: StreamTableEnvironment, bootstrap: str, inventory_scan: dict[str, str]
 ) -> DataStream:
-    """The view `tracked` to incidents, as rows of `events`."""
+    """Return the incidents of the view `tracked`, as rows of `events`."""
     tables.execute_sql(_shipped_events(bootstrap, (INVENTORY_TOPIC,), inventory_scan))
     fed = tables.sql_query(
         f"""
@@ -62,13 +64,14 @@ def correlate_live(
 
 
 def live_incidents(fed: DataStream) -> DataStream:
-    """Rows of FLEET_TYPE to incidents."""
+    """Return the incidents of rows of FLEET_TYPE."""
     return keyed_in_the_jvm(fed, EVENT_TYPE).process(CorrelateLive(), EVENT_TYPE).set_parallelism(1)
 
 
 def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: About) -> DataStream:
-    """The view `tracked`, and all events around its time, to incidents, as rows of `events`."""
-    # Its own events may be there already when the job starts; a copy changes nothing.
+    """Return the incidents of the view `tracked` and of all events around it."""
+    # The topics may already contain this replay's events when the job starts. Duplicates change
+    # nothing.
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
     tables.execute_sql(
         _shipped_events(bootstrap, (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC), scan)
@@ -84,7 +87,7 @@ def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: Abo
     fed = tables.sql_query(
         f"""
         SELECT `topic`, `owner`, `event` FROM tracked
-        WHERE `topic` IN ({_listed((*TOPICS, INVENTORY_TOPIC, HEARD_TOPIC))})
+        WHERE `topic` IN ({_listed(FED_TOPICS)})
         UNION ALL
         SELECT `topic`, `owner`, `event` FROM (
             SELECT
@@ -108,7 +111,7 @@ def correlate_history(tables: StreamTableEnvironment, bootstrap: str, about: Abo
 
 
 def history_incidents(fed: DataStream, about: About) -> DataStream:
-    """Rows of EVENT_TYPE to incidents."""
+    """Return the incidents of rows of EVENT_TYPE."""
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(KnownTime())
     return (
         fed.assign_timestamps_and_watermarks(by_time)

@@ -1,7 +1,7 @@
--- What incidents are made of besides the job's own events. Read by jobs/detect.py.
+-- Input of incidents besides the job's own events. Read by jobs/detect.py.
 
--- One row is one event as it stands in its topic. Live reads only what inventory says; history reads
--- all events that others shipped before, for an incident is of a fleet and not of one replay.
+-- One row is one event of a topic. Live mode reads only inventory. History mode reads all events
+-- that were shipped before, because an incident may involve more than one replay.
 CREATE TEMPORARY TABLE shipped_events (
   `topic` STRING METADATA VIRTUAL,
   `owner` STRING,

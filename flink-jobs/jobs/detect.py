@@ -28,8 +28,18 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
 
-from detectors.catalogue import INCIDENTS_TOPIC, WINDOWS_TOPIC, detector, detector_topics, literals
-from engine.tracking import (
+from stunwatch.detectors.catalogue import (
+    INCIDENTS_TOPIC,
+    LONGEST_SEARCHED,
+    WINDOWS_TOPIC,
+    detector,
+    detector_topics,
+    literals,
+)
+from stunwatch.detectors.host_events import OWNER_PATTERN
+from stunwatch.engine.failures import REJECTED_TOPIC
+from stunwatch.engine.owners import BUCKET
+from stunwatch.engine.tracking import (
     EVENT_TYPE,
     HISTORY_FACTS,
     KEYED_TYPE,
@@ -41,44 +51,44 @@ from engine.tracking import (
     bucket_of,
     keyed_in_the_jvm,
 )
-from jobs.correlate import About, correlate_history, correlate_live
-from jobs.options import in_sql, kafka_options, quoted
+from stunwatch.jobs.correlate import About, correlate_history, correlate_live
+from stunwatch.jobs.options import in_sql, kafka_options, quoted
 
 LIVE_JOB = "stunwatch-detect-live"
-"""The live job's name, by which the keeper finds it."""
+"""The live job's name, by which the job supervisor finds it."""
 
 HISTORY_JOB = "stunwatch-detect-history"
 LIVE_TOPICS = ("esxi.syslog", "esxi.vmware_log")
 HISTORY_TOPICS = ("esxi.backfill",)
 REPLAYED_SAMPLES = "esxi.esxtop"
 LATENESS = {"esxi.esxtop": "'10' SECOND", "esxi.vcenter": "'3' MINUTE"}
-"""By topic of samples: how much later than others one may come without being late (SQL). vCenter is
-asked once a minute for all hosts, one batch after the other."""
+"""By topic of samples: how much later than others a sample may arrive without being late (SQL).
+vCenter is polled once a minute for all hosts, one batch after the other."""
 
 UNITED = ("window_events", "slice_records", "heard_samples")
-"""The views of samples.sql that others read: of all origins together."""
+"""The views of samples.sql that other files read: the UNION of all origins."""
 
 ALL_INVENTORY = {"scan.startup.mode": "earliest-offset"}
-"""What live reads of inventory: all, and what is said from then on."""
+"""Live mode reads inventory from the beginning, and then continuously."""
 
 HISTORY_RESTARTS = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "30",
     "restart-strategy.fixed-delay.delay": "2s",
 }
-"""Live waits for ever for a TaskManager or Kafka that is away; a replay ends and says so."""
+"""Live mode waits indefinitely for a missing TaskManager or Kafka; a replay fails with an error."""
 
 Offsets = dict[int, tuple[int, int]]
-"""Of each partition: the first offset, and the one after the last."""
+"""By partition: the first offset, and the one after the last."""
 
 
 def live_scan() -> dict[str, str]:
-    """Where live begins when it has no checkpoint: with all that Kafka still holds."""
+    """Return the scan options of live mode without a checkpoint: from Kafka's oldest message."""
     return {"scan.startup.mode": "earliest-offset", "properties.group.id": LIVE_JOB}
 
 
 def history_scan(offsets: Offsets) -> dict[str, str]:
-    """The part of the topic that one replay wrote."""
+    """Return the scan options for the part of the topic that one replay wrote."""
 
     def specific(which: int) -> str:
         return ";".join(f"partition:{each},offset:{span[which]}" for each, span in offsets.items())
@@ -99,10 +109,10 @@ def statements(
     run_id: str | None,
     sought: tuple[str, ...] | None = None,
 ) -> list[str]:
-    """The statements of samples.sql for every topic of `samples_scans`, and of detect.sql.
+    """Return the statements of samples.sql for every topic of `samples_scans`, and of detect.sql.
 
-    `run_id` None is live and takes every record, also what is late; `sought` None lets through what
-    the detectors ask for.
+    `run_id` None is live mode and accepts every record, including late ones. If `sought` is None,
+    the prefilter passes lines with the detectors' literals.
     """
     is_live = run_id is None
     given: dict[str, Any] = {
@@ -111,8 +121,10 @@ def statements(
         "topics": ";".join(topics),
         "scan_options": in_sql(scan),
         "literals": quoted("\n".join(literals() if sought is None else sought)),
+        "longest_searched": LONGEST_SEARCHED,
+        "copy_owner": quoted(OWNER_PATTERN),
         "run_condition": "TRUE" if run_id is None else f"`run_id` = '{quoted(run_id)}'",
-        # Replays send their samples to the same topic.
+        # Replays write their samples to the same topic.
         "samples_condition": f"`run_id` = '{quoted(run_id or 'live')}'",
     }
     of_samples = ("samples.sql", "late_samples.sql") if is_live else ("samples.sql",)
@@ -142,7 +154,7 @@ def statements(
 
 
 def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
-    """The statements of a file beside this one, filled in."""
+    """Return the statements of a file next to this one, with its placeholders replaced."""
     text = Path(__file__).with_name(name).read_text()
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
     filled = Template(code).substitute(given)
@@ -150,20 +162,20 @@ def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
 
 
 def _united(name: str, origins: Iterable[str]) -> str:
-    """The view of all origins' views of this name."""
+    """Return the DDL of a view that unites the views of this name of all origins."""
     rows = " UNION ALL ".join(f"SELECT * FROM {origin}_{name}" for origin in origins)
     return f"CREATE TEMPORARY VIEW {name} AS {rows}"
 
 
 def track_live(candidates: DataStream) -> DataStream:
-    """Rows of (owner, candidate) to rows of `events`, as they arrive."""
+    """Convert rows of (bucket, candidate) to rows of `events`, in order of arrival."""
     tracked = keyed_in_the_jvm(candidates).process(TrackLive(), EVENT_TYPE)
     migrations = keyed_in_the_jvm(tracked.get_side_output(LIVE_FACTS))
     return tracked.union(migrations.process(TrackLive(), EVENT_TYPE))
 
 
 def track_history(candidates: DataStream) -> DataStream:
-    """Rows of `candidates` to rows of `events`, sorted by time."""
+    """Convert rows of `candidates` to rows of `events`, sorted by time."""
     tracked = _sorted_by_time(candidates).process(TrackHistory(), EVENT_TYPE)
     migrations = _sorted_by_time(tracked.get_side_output(HISTORY_FACTS))
     return tracked.union(migrations.process(TrackHistory(), EVENT_TYPE))
@@ -180,7 +192,7 @@ def detect(
     about: About | None,
     inventory_scan: dict[str, str] = ALL_INVENTORY,
 ) -> TableResult:
-    """All that follows from the statements, for a replay or (None) live; the job starts here."""
+    """Start the job on the tables of `statements`, for a replay or, if `about` is None, live."""
     is_live = about is None
     tables.create_temporary_view("tracked", track(tables, is_live))
     incidents = (
@@ -193,16 +205,16 @@ def detect(
 
 
 def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
-    """The view `candidates` to rows of `events`."""
+    """Convert the view `candidates` to rows of `events`."""
     if not is_live:
         return track_history(tables.to_data_stream(tables.from_path("candidates")))
     fields = ", ".join(f"`{name}`" for name in RECORD_FIELDS)
-    keyed = tables.sql_query(f"SELECT COALESCE(`owner`, ''), ROW({fields}) FROM candidates")
+    keyed = tables.sql_query(f"SELECT {BUCKET}, ROW({fields}) FROM candidates")
     return track_live(tables.to_append_stream(keyed, KEYED_TYPE))
 
 
 def insert_events(tables: StreamTableEnvironment, is_live: bool) -> TableResult:
-    """Write every event to its topic, and what came too late; the job starts here."""
+    """Start the job: write every event to its topic and, in live mode, late samples to theirs."""
     inserts = tables.create_statement_set()
     for topic in detector_topics():
         inserts.add_insert_sql(
@@ -215,7 +227,12 @@ def insert_events(tables: StreamTableEnvironment, is_live: bool) -> TableResult:
     )
     inserts.add_insert_sql(
         f"INSERT INTO events /*+ OPTIONS('topic' = '{INCIDENTS_TOPIC}') */"
-        " SELECT `owner`, `event` FROM correlated"
+        f" SELECT `owner`, `event` FROM correlated WHERE `topic` = '{INCIDENTS_TOPIC}'"
+    )
+    inserts.add_insert_sql(
+        f"INSERT INTO events /*+ OPTIONS('topic' = '{REJECTED_TOPIC}') */"
+        f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{REJECTED_TOPIC}'"
+        f" UNION ALL SELECT `owner`, `event` FROM correlated WHERE `topic` = '{REJECTED_TOPIC}'"
     )
     if is_live:
         inserts.add_insert_sql("INSERT INTO late SELECT `owner`, `event` FROM late_samples")
@@ -223,7 +240,7 @@ def insert_events(tables: StreamTableEnvironment, is_live: bool) -> TableResult:
 
 
 def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
-    """What Flink is told of a job."""
+    """Return Flink's configuration of a job."""
     return {
         "execution.runtime-mode": "STREAMING" if is_live else "BATCH",
         "pipeline.name": name,
@@ -232,22 +249,22 @@ def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
         **({} if is_live else HISTORY_RESTARTS),
-        # How long a record may wait for others before Python sees it.
+        # How long a record may wait in a bundle before Python receives it.
         "python.fn-execution.bundle.time": "100",
-        # Stamps without a zone are UTC.
+        # Timestamps without a zone are UTC.
         "table.local-time-zone": "UTC",
-        # A partition that nothing comes from holds no window back.
+        # An idle partition must not hold back the watermark.
         "table.exec.source.idle-timeout": "10s",
-        # The slices before the newest are forgotten of a device that is no longer measured.
+        # State of a device that is no longer measured expires.
         "table.exec.state.ttl": "1h",
-        # Owners whose state Python keeps at hand; others cost a round trip to the JVM.
+        # Log keys whose state Python caches. Others cost a round trip to the JVM.
         "python.state.cache-size": "10000",
     }
 
 
 def environment(cluster: str | None, settings: dict[str, str]) -> StreamExecutionEnvironment:
-    """A running cluster (`host:port`), or the one that `flink run` or a test provides."""
-    # Checkpoints and the restart strategy are the client's to say: from FLINK_CONF_DIR.
+    """Connect to a running cluster (`host:port`) or to that of `flink run` or of a test."""
+    # Checkpoints and the restart strategy come from the client: from FLINK_CONF_DIR.
     shipped = get_gateway().jvm.org.apache.flink.configuration.GlobalConfiguration
     configuration = Configuration(j_configuration=shipped.loadConfiguration())
     for key, value in settings.items():
@@ -295,7 +312,7 @@ def main(arguments: list[str] | None = None) -> None:
             mode.in_streaming_mode() if is_live else mode.in_batch_mode()
         ).build(),
     )
-    # The client is warm from here on: a replay starts it early and sends the offsets when it
+    # The JVM is started by now: a replay starts this program early and sends the offsets when it
     # has shipped its last line.
     about = None
     if is_live:
@@ -323,6 +340,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
-    # The gateway's JVM ends with its parent; its threads must not keep this process.
+    # Exit at once: the JVM of the gateway ends with its parent, but its threads would block the
+    # exit.
     sys.stdout.flush()
     os._exit(0)

@@ -1,9 +1,9 @@
--- What the JVM does before Python sees a line. Read by jobs/detect.py, which fills in ${…}, after
--- samples.sql, whose views of all origins together it uses.
+-- Tables and views of the JVM, before Python receives a line. Read by jobs/detect.py, which
+-- replaces ${…}, after samples.sql, whose united views it uses.
 
--- One row is one record (schemas/log_line.v1). The Kafka key names the log's owner, so that all
--- records of an owner share a partition and keep their order. JSON that does not parse is skipped
--- here; ClickHouse reads the same message and keeps it in rejected_lines with its reason.
+-- One row is one record (schemas/log_line.v1). The Kafka key is the log key, so that all records of
+-- a log share a partition and keep their order. Invalid JSON is skipped here; ClickHouse reads the
+-- same message and stores it in rejected_lines with the reason.
 CREATE TEMPORARY TABLE records (
   `owner` STRING,
   `event_time` STRING,
@@ -15,6 +15,7 @@ CREATE TEMPORARY TABLE records (
   `datastore` STRING,
   `severity` STRING,
   `thread` STRING,
+  `op_id` STRING,
   `head` STRING,
   `message` STRING,
   `file` STRING,
@@ -35,7 +36,8 @@ CREATE TEMPORARY TABLE records (
   ${scan_options}
 );
 
--- That a host was heard, every ten minutes: who is well is part of every verdict.
+-- Which hosts send lines: at most one row per host and ten minutes. Every verdict also counts the
+-- unaffected hosts.
 CREATE TEMPORARY VIEW heard AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM records
@@ -57,6 +59,7 @@ SELECT
   CAST(NULL AS STRING) AS `datastore`,
   CAST(NULL AS STRING) AS `severity`,
   CAST(NULL AS STRING) AS `thread`,
+  CAST(NULL AS STRING) AS `op_id`,
   CAST(NULL AS STRING) AS `head`,
   CAST(NULL AS STRING) AS `message`,
   CAST(NULL AS STRING) AS `file`,
@@ -67,13 +70,37 @@ SELECT
   CAST(-1 AS BIGINT) AS `kafka_offset`
 FROM heard;
 
--- What goes on to Python: the lines that a detector may care about, the progress records that tell
--- it the time, and the slices of note, as records too.
+-- Input of Python: lines with a literal of a detector, if they are not too long; progress records,
+-- which advance the time; 10 s windows near slow samples, as records. If vCenter repeats an event
+-- of a host, the line gets the key of the host that it names (detectors/host_events.py).
 CREATE TEMPORARY VIEW candidates AS
-SELECT *
+SELECT
+  CASE
+    WHEN POSITION(' detected on ' IN `message`) > 0
+      THEN COALESCE(NULLIF(LOWER(REGEXP_EXTRACT(`message`, '${copy_owner}', 2)), ''), `owner`)
+    ELSE `owner`
+  END AS `owner`,
+  `event_time`,
+  `kind`,
+  `source`,
+  `program`,
+  `host`,
+  `vm`,
+  `datastore`,
+  `severity`,
+  `thread`,
+  `op_id`,
+  `head`,
+  `message`,
+  `file`,
+  `generation`,
+  `offset`,
+  `run_id`,
+  `time_quality`,
+  `kafka_offset`
 FROM records
 WHERE
-  (contains_any(`message`, '${literals}') OR `kind` = 'progress')
+  (contains_any(`message`, '${literals}', ${longest_searched}) OR `kind` = 'progress')
   AND `kind` IN ('line', 'progress') AND ${run_condition}
 UNION ALL
 SELECT *
@@ -82,8 +109,8 @@ UNION ALL
 SELECT *
 FROM heard_records;
 
--- One row is one event on its way to the topic that its detector names: the connector cannot take
--- the topic from the row, so every topic is written by an INSERT of its own with an OPTIONS hint.
+-- One row is one event for the topic of its detector. The connector cannot read the topic from the
+-- row, so every topic has its own INSERT with an OPTIONS hint.
 CREATE TEMPORARY TABLE events (
   `owner` STRING,
   `event` STRING

@@ -1,6 +1,7 @@
--- What is live can be late. Read by jobs/detect.py after detect.sql; history has no watermark.
+-- Live mode only: history has no watermark, so nothing is late. Read by jobs/detect.py after
+-- detect.sql.
 
--- One row is one sample that came too late for its window.
+-- One row is one sample that arrived too late for its window.
 CREATE TEMPORARY TABLE late (
   `owner` STRING,
   `event` STRING

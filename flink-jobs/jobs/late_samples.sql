@@ -1,7 +1,7 @@
--- What is live can be late. Read by jobs/detect.py after samples.sql, once for each origin; history
--- has no watermark.
+-- Live mode only: history has no watermark, so nothing is late. Read by jobs/detect.py after
+-- samples.sql, once per origin.
 
--- Samples whose minute was closed already: ClickHouse works these minutes out anew.
+-- Samples whose minute was already closed. ClickHouse recomputes these minutes.
 CREATE TEMPORARY VIEW ${origin}_late_samples AS
 SELECT
   `owner`,

@@ -1,4 +1,4 @@
-"""How the tables of jobs/*.sql reach Kafka: options of their WITH clauses."""
+"""Kafka options for the WITH clauses of the tables in jobs/*.sql."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PRINCIPAL = "flink"
-"""Whose rights the jobs have (infra/kafka/acls.yaml)."""
+"""The Kafka user of the jobs (infra/kafka/acls.yaml)."""
+
+STATE = 3
+"""The format version of the jobs' state. If it differs from a checkpoint's, a job starts at the
+oldest message in Kafka instead. Raise it if older checkpoints cannot be read."""
 
 KAFKA = "org.apache.flink.kafka.shaded.org.apache.kafka.common"
-"""Where the connector's jar keeps Kafka's own classes."""
+"""The package of Kafka's classes inside the connector's jar."""
 
 
 def kafka_options(bootstrap: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Options of a table that reads or writes the Kafka at `bootstrap` (host:port).
+    """Return the options of a table that reads or writes the Kafka at `bootstrap` (host:port).
 
-    Where STUNWATCH_SECURE is set they name files under STUNWATCH_HOME, in which the JVM finds the
-    authority and the password: the password itself is in no plan, checkpoint or log.
+    If STUNWATCH_SECURE is set, they refer to files under STUNWATCH_HOME from which the JVM reads
+    the CA certificate and the password. The password itself is in no plan, checkpoint or log.
     """
     options = {"properties.bootstrap.servers": bootstrap}
     if environment.get("STUNWATCH_SECURE", "").lower() not in ("1", "true"):
@@ -39,10 +43,10 @@ def kafka_options(bootstrap: str, environment: Mapping[str, str] = os.environ) -
 
 
 def in_sql(options: Mapping[str, str]) -> str:
-    """Lines of a table's WITH clause."""
+    """Return the options as lines of a WITH clause."""
     return ",\n  ".join(f"'{key}' = '{quoted(value)}'" for key, value in options.items())
 
 
 def quoted(text: str) -> str:
-    """The inside of an SQL string literal."""
+    """Escape text for an SQL string literal."""
     return text.replace("'", "''")

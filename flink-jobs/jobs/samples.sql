@@ -1,9 +1,9 @@
--- What becomes of samples in the JVM. Read by jobs/detect.py, which fills in ${…} once for each
--- origin: who measures with other steps and comes with another delay has windows of his own.
+-- Processing of samples in the JVM. Read by jobs/detect.py, which replaces ${…} once per origin.
+-- Origins have separate windows, because their intervals and delays differ.
 
--- One row is what was measured of one object at one moment (schemas/esxtop_sample.v1), in the host's
--- own time. Before the watermark is made, that time is cut to arrival plus 5 s: one host's fast
--- clock closes nobody else's windows.
+-- One row is one measurement of one object (schemas/esxtop_sample.v1), in the host's own time. For
+-- the watermark, that time is limited to arrival plus 5 s, so that the fast clock of one host does
+-- not close the windows of others.
 CREATE TEMPORARY TABLE ${origin}_samples (
   `owner` STRING,
   `event_time` STRING,
@@ -40,8 +40,8 @@ CREATE TEMPORARY TABLE ${origin}_samples (
   ${samples_scan_options}
 );
 
--- A sample against its threshold: the device's latency, or the guest's where no other is measured,
--- and the kernel's. `weight` is how many commands a second speak; unknown is many.
+-- A sample and its threshold: device latency, or guest latency if no other is measured, and kernel
+-- latency. `weight` is the number of commands per second; unknown counts as many.
 CREATE TEMPORARY VIEW ${origin}_measured AS
 SELECT
   `owner`, `run_id`, `host`, `object_class`, `device`, `sampled_at`, `davg_ms`, `kavg_ms`,
@@ -60,9 +60,9 @@ WHERE
   `kind` = 'line' AND `object_class` <> 'device_world' AND COALESCE(`origin`, 'esxtop') = '${origin}'
   AND COALESCE(`davg_ms`, `gavg_ms`) IS NOT NULL AND ${samples_condition};
 
--- Above the threshold (slow), or not yet well below it again (warm). One slow command among few says
--- nothing: either there are enough commands, or what they wait is the threshold many times over.
--- The local disk that a host was booted from is not judged.
+-- Above the threshold (slow), or not yet well below it (warm). One slow command among few is not
+-- significant: either there are enough commands, or their latency is many times the threshold. The
+-- local disk from which a host was booted is ignored.
 CREATE TEMPORARY VIEW ${origin}_judged AS
 SELECT
   *,
@@ -93,7 +93,7 @@ SELECT
 FROM ${origin}_measured
 WHERE `device` NOT LIKE 'mpx.%:C0:T0:L0';
 
--- Ten seconds of one object.
+-- One row is 10 seconds of one object.
 CREATE TEMPORARY VIEW ${origin}_slices AS
 SELECT
   `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`,
@@ -117,8 +117,8 @@ GROUP BY
   `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`,
   window_start, window_end, window_time;
 
--- A window of thirty slices slides over each object: those of its slices that follow a slow one are
--- for Python, which tells episodes from them; nearly all others end here.
+-- A window of 30 slices slides over each object. Only slices that follow a slow one go to Python,
+-- which computes episodes from them. Nearly all slices are dropped here.
 CREATE TEMPORARY VIEW ${origin}_slices_of_note AS
 SELECT
   *,
@@ -128,7 +128,7 @@ SELECT
   ) AS `slow_lately`
 FROM ${origin}_slices;
 
--- One row is one minute of one object (schemas/latency_window.v1), on its way to its topic.
+-- One row is one minute of one object (schemas/latency_window.v1), for its topic.
 CREATE TEMPORARY VIEW ${origin}_window_events AS
 SELECT
   `owner`,
@@ -158,7 +158,7 @@ FROM (
   SELECT
     `owner`, `run_id`, `host`, `object_class`, `device`, window_start, window_end,
     MD5(CONCAT_WS('|', `host`, `object_class`, `device`, CAST(window_start AS STRING),
-      -- CONCAT_WS leaves a NULL out.
+      -- CONCAT_WS omits NULL.
       NULLIF('${origin}', 'esxtop'))) AS `name`,
     AVG(`main_ms`) AS `avg_davg_ms`,
     PERCENTILE(`main_ms`, 0.95) AS `p95_davg_ms`,
@@ -171,7 +171,7 @@ FROM (
   GROUP BY `owner`, `run_id`, `host`, `object_class`, `device`, window_start, window_end
 );
 
--- A slice of note as a record; what was counted stands in its message.
+-- A slice near a slow one as a record. Its message contains the counts, as JSON.
 CREATE TEMPORARY VIEW ${origin}_slice_records AS
 SELECT
   `owner`,
@@ -184,6 +184,7 @@ SELECT
   CAST(NULL AS STRING) AS `datastore`,
   CAST(NULL AS STRING) AS `severity`,
   CAST(NULL AS STRING) AS `thread`,
+  CAST(NULL AS STRING) AS `op_id`,
   CAST(NULL AS STRING) AS `head`,
   JSON_OBJECT(
     'slice_seconds' VALUE 10,
@@ -217,7 +218,7 @@ SELECT
 FROM ${origin}_slices_of_note
 WHERE `slow_lately` > 0;
 
--- That a host was heard, as lines tell it too (detect.sql).
+-- Which hosts send samples; for lines see `heard` in detect.sql.
 CREATE TEMPORARY VIEW ${origin}_heard_samples AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM ${origin}_samples

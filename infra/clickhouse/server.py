@@ -1,7 +1,11 @@
-"""ClickHouse's own server inside this process, from libchdb.
+"""Run ClickHouse's server in this process, from libchdb.
 
-libchdb's entry point is the one of `clickhouse local`, which can be told to listen: so the HTTP and
-native servers run here without an installed ClickHouse. Standard library only; ends on SIGTERM.
+libchdb's entry point is that of `clickhouse local`, which has a statement to open ports. So the
+HTTP and native servers run without an installed ClickHouse. Uses the standard library only, and
+stops on SIGTERM.
+
+config.xml reads passwords from the environment. If <NAME>_FILE names a file, its content becomes
+<NAME> in this process only, so no list of processes shows it.
 
     python infra/clickhouse/server.py LIBRARY CONFIG
 """
@@ -25,7 +29,7 @@ STATEMENTS = (
 
 
 class Result(ctypes.Structure):
-    """What the entry point returns: times in seconds, `error` NULL where all went well."""
+    """The entry point's result. Times are in seconds; `error_message` is NULL on success."""
 
     _fields_ = (
         ("buffer", ctypes.c_char_p),
@@ -38,13 +42,20 @@ class Result(ctypes.Structure):
     )
 
 
+def read_secrets() -> None:
+    """Set each <NAME> ending in _PASSWORD to the content of the file that <NAME>_FILE names."""
+    for name, path in list(os.environ.items()):
+        if name.endswith("_PASSWORD_FILE"):
+            os.environ[name.removesuffix("_FILE")] = Path(path).read_text().strip()
+
+
 def serve(library: Path, config: Path) -> str:
     """Run the server until its last statement is killed; return ClickHouse's error, or ""."""
     chdb = ctypes.CDLL(str(library))
     chdb.query_stable_v2.restype = ctypes.POINTER(Result)
     words = ["clickhouse", "--config-file", str(config), "--query", "; ".join(STATEMENTS)]
     words += ["--path", os.environ["STUNWATCH_CLICKHOUSE_PATH"]]
-    # The one setting of the file that the embedded server does not take from it.
+    # The embedded server ignores this one setting in the file.
     words += ["--log-level=warning"]
     arguments = (ctypes.c_char_p * len(words))(*(each.encode() for each in words))
     result = chdb.query_stable_v2(len(words), arguments)
@@ -54,7 +65,10 @@ def serve(library: Path, config: Path) -> str:
 
 
 def stop() -> None:
-    """Kill the query that keeps the server up (the only one of no user), so that it shuts down."""
+    """Kill the query that keeps the server running, so that it shuts down.
+
+    It is the only query with an empty user name.
+    """
     port = os.environ["STUNWATCH_CLICKHOUSE_HTTP_PORT"]
     query = urllib.parse.urlencode({"query": "KILL QUERY WHERE user = '' ASYNC"})
     request = urllib.request.Request(
@@ -70,8 +84,9 @@ def stop() -> None:
 
 
 def main() -> None:
-    """Serve in a thread, so that this one can wait for the signal."""
+    """Run the server in a thread, and wait for the signal in this one."""
     library, config = map(Path, sys.argv[1:])
+    read_secrets()
     stopping = {signal.SIGTERM, signal.SIGINT}
     # Before the library starts its threads, which inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
@@ -83,7 +98,7 @@ def main() -> None:
         failed = bool(error) and not is_stopping.is_set()
         if failed:
             print(error, file=sys.stderr, flush=True)
-        # The library keeps threads of its own that outlive its last statement.
+        # Threads of the library outlive its last statement.
         os._exit(1 if failed else 0)
 
     threading.Thread(target=run).start()
@@ -92,7 +107,7 @@ def main() -> None:
     try:
         stop()
     except OSError as error:
-        # Not up yet, or too busy: its tables take a kill as well.
+        # Not started yet, or too busy. The tables survive a kill.
         print(f"ended without an orderly stop: {error}", file=sys.stderr, flush=True)
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""How gunicorn serves Superset: loaded once, then forked."""
+"""Gunicorn's settings for Superset, which is loaded once, before the workers are forked."""
 
 import os
 
@@ -8,7 +8,9 @@ threads = 2
 worker_class = "gthread"
 preload_app = True
 timeout = 120
-# A worker whose heartbeat file lies on a busy disk would be taken for dead.
+# If the heartbeat file were on a busy disk, gunicorn would kill workers that are alive.
 worker_tmp_dir = "/dev/shm"  # noqa: S108
-# Nothing asks for it, and it would lie in the home folder of whoever starts this.
+# Not used, and it would be created in the home folder of the user.
 control_socket_disable = True
+# Links to a filtered dashboard contain each name twice, with up to 255 bytes. 8190 is the maximum.
+limit_request_line = 8190

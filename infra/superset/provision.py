@@ -1,15 +1,15 @@
-"""Superset's metadata, roles and administrator: made in the process that then serves.
+"""Create Superset's metadata, roles and administrator.
 
-Every Superset command costs ten seconds of imports, so nothing here is a command of its own.
+This runs in the server process before it serves, because each Superset command needs ten seconds
+for its imports.
 
-    python provision.py     fills a fresh metadata database and ends (what the installation does)
+    python provision.py     fills a new metadata database and exits (used by the installation)
 """
 
 from __future__ import annotations
 
-import os
-
 from flask import Flask
+from secret_files import secret
 from superset.app import create_app
 
 VIEWERS = "ops_viewer"
@@ -17,7 +17,7 @@ ADMIN = "admin"
 
 
 def provision(app: Flask) -> None:
-    """Bring the metadata to this version of Superset; add what is missing of roles and users."""
+    """Upgrade the metadata to this version of Superset; add missing roles and users."""
     with app.app_context():
         if _needs_upgrade():
             _upgrade()
@@ -27,7 +27,7 @@ def provision(app: Flask) -> None:
 
 
 def fill() -> None:
-    """Make the metadata of a Superset that nobody has used yet."""
+    """Create the metadata of a new Superset."""
     with create_app().app_context():
         _upgrade()
         _disconnect()
@@ -37,7 +37,6 @@ def _needs_upgrade() -> bool:
     from alembic.script import ScriptDirectory  # noqa: PLC0415 (Superset's parts need the app)
     from flask import current_app  # noqa: PLC0415
     from sqlalchemy import inspect, text  # noqa: PLC0415
-
     from superset import db  # noqa: PLC0415
 
     if not inspect(db.engine).has_table("alembic_version"):
@@ -50,7 +49,6 @@ def _needs_upgrade() -> bool:
 
 def _upgrade() -> None:
     from flask_migrate import upgrade  # noqa: PLC0415
-
     from superset import appbuilder, db, security_manager  # noqa: PLC0415
 
     upgrade()
@@ -60,7 +58,10 @@ def _upgrade() -> None:
 
 
 def _let_look() -> None:
-    """Give the role what a dashboard needs to be drawn; `dashboards apply` lets it see the data."""
+    """Grant the role the permissions to view dashboards.
+
+    `dashboards apply` grants it access to the data.
+    """
     from superset import db, security_manager  # noqa: PLC0415
 
     role = security_manager.add_role(VIEWERS)
@@ -76,17 +77,17 @@ def _let_look() -> None:
 def _add_administrator() -> None:
     from superset import db, security_manager  # noqa: PLC0415
 
-    password = os.environ["STUNWATCH_SUPERSET_ADMIN_PASSWORD"]
-    if user := security_manager.find_user(ADMIN):
-        security_manager.reset_password(user.id, password)
-    else:
-        role = security_manager.find_role("Admin")
-        security_manager.add_user(ADMIN, "stunwatch", "admin", "admin@localhost", role, password)
+    # The password is set once, so that a change in Superset persists.
+    if security_manager.find_user(ADMIN):
+        return
+    password = secret("STUNWATCH_SUPERSET_ADMIN_PASSWORD")
+    role = security_manager.find_role("Admin")
+    security_manager.add_user(ADMIN, "stunwatch", "admin", "admin@localhost", role, password)
     db.session.commit()
 
 
 def _disconnect() -> None:
-    """Leave no connection open: the workers are forked from this process."""
+    """Close all connections, because the workers are forked from this process."""
     from superset import db  # noqa: PLC0415
 
     db.session.remove()
@@ -122,7 +123,7 @@ MAY_LOOK = {
     ("can_this_form_post", "ResetMyPasswordView"),
     ("menu_access", "Dashboards"),
 }
-"""(permission, view) of a role that looks at dashboards, and at nothing else."""
+"""(permission, view) pairs of a role that can view dashboards and nothing else."""
 
 
 if __name__ == "__main__":

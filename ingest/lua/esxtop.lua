@@ -1,4 +1,4 @@
--- A row of esxtop's batch CSV becomes one sample per object (schemas/esxtop_sample.v1), by the
+-- Converts a row of esxtop's batch CSV to one sample per object (schemas/esxtop_sample.v1), by the
 -- rules of ingest/replay/esxtop.py.
 --
 -- Example Input:
@@ -35,7 +35,7 @@ local COUNTERS = {
   ["Average Driver MilliSec/Write"] = "davg_write_ms",
   ["Average Guest MilliSec/Read"] = "gavg_read_ms",
   ["Average Guest MilliSec/Write"] = "gavg_write_ms",
-  -- a virtual disk's are the guest's
+  -- counters of a virtual disk, as the guest sees them
   ["Average MilliSec/Read"] = "gavg_read_ms",
   ["Average MilliSec/Write"] = "gavg_write_ms",
   ["Commands/sec"] = "commands_per_second",
@@ -63,7 +63,7 @@ local function is_header(row)
   return row:find('^"*%(PDH%-CSV') ~= nil
 end
 
--- Splits at a separator that is no pattern.
+-- Splits at a separator that is plain text, not a pattern.
 local function split(row, separator)
   local parts, from = {}, 1
   local at, last = row:find(separator, 1, true)
@@ -76,7 +76,7 @@ local function split(row, separator)
   return parts
 end
 
--- A row's values without their quotes.
+-- Returns a row's values without quotes.
 local function values_of(row)
   if not row:find('"', 1, true) then return split(row, ",") end
   if #row > 1 and row:find('^".*"$') then return split(row:sub(2, -2), '","') end
@@ -85,7 +85,7 @@ local function values_of(row)
   return values
 end
 
--- A header's names: an instance may hold a comma, or a quote written twice.
+-- Returns the names in a header. An instance may contain a comma, or a quote written twice.
 local function names_of(row)
   local names, at = {}, 1
   repeat
@@ -109,7 +109,7 @@ local function names_of(row)
   return names
 end
 
--- What a header says of the rows below it: how many columns, the zone, the host, the objects.
+-- Parses a header into a plan for its rows: number of columns, zone, host and objects.
 local function plan_of(row, folder)
   if row:sub(1, 3) == BOM then row = row:sub(4) end
   local names = names_of(text.decode(row))
@@ -118,7 +118,8 @@ local function plan_of(row, folder)
   local objects, is_named = {}, false
   for column, name in ipairs(names) do
     local host = name:match("^\\\\([^\\]+)\\")
-    if host and not is_named and host ~= "local" and host ~= "localhost" then
+    local is_host = host and host ~= "local" and host ~= "localhost" and not text.is_long_name(host)
+    if is_host and not is_named then
       plan.host, is_named = message.fuller_host(host, folder), true
     end
     local class, instance, counter = name:match("^\\\\[^\\]*\\([^(\\]+)%((.*)%)\\([^\\]+)$")
@@ -136,7 +137,7 @@ local function plan_of(row, folder)
   return plan
 end
 
--- The last header above an offset: a file has several if esxtop was started again with `>>`.
+-- Returns the last header above an offset: a file has several if esxtop was restarted with `>>`.
 local function header_above(path, offset)
   local file = io.open(path, "rb")
   local header
@@ -149,7 +150,7 @@ local function header_above(path, offset)
   return text.without_terminator(header or "")
 end
 
-local plans = {} -- file → {generation, plan} of its last header
+local plans = files.memory() -- file → {generation, plan} of its last header
 
 local function header_read(found, row)
   local plan = plan_of(row, found.file:match("([^/]+)/[^/]*$"))
@@ -157,11 +158,14 @@ local function header_read(found, row)
 end
 
 local function plan_for(found)
-  local known = plans[found.file]
+  local known = files.recall(plans, found.file)
   if known and known.generation ~= found.generation then known = known.before end
   if known and known.generation == found.generation then return known.plan end
   return header_read(found, header_above(found.file, found.offset))
 end
+
+-- A counter that is negative, infinite or above this has no value (ingest/replay/esxtop.py).
+local LARGEST_VALUE = 1e12
 
 local function event_time_of(value, ahead)
   local month, day, year, hour, minute, rest =
@@ -169,13 +173,15 @@ local function event_time_of(value, ahead)
   if not month then return nil end
   local seconds, point, fraction = rest:match("^:(%d%d)(%.?)(%d*)$")
   local is_whole = seconds and tonumber(seconds) < 60 and (point == "") == (fraction == "")
+    and #fraction <= 9
   if rest ~= "" and not is_whole then return nil end
   return times.from_parts(ahead, year, month, day, hour, minute, seconds or "00", fraction or "")
 end
 
 local function number_of(value)
   local number = not value:find("[xX]") and tonumber(value)
-  return number and number - number == 0 and number or nil -- neither infinite nor no number
+  -- `not a number` fails the comparison >= 0.
+  return number and number >= 0 and number <= LARGEST_VALUE and number or nil
 end
 
 local function samples_of(found, plan, values, event_time, received_at)
@@ -199,7 +205,7 @@ local function samples_of(found, plan, values, event_time, received_at)
   return samples
 end
 
--- The samples of a row, or its rejection; nothing for a header.
+-- Returns the samples of a row, or its rejection; nothing for a header.
 local function make(found, arrival)
   local row = text.without_terminator(found.line)
   if is_header(row) then
@@ -210,12 +216,12 @@ local function make(found, arrival)
   local values = values_of(row)
   local event_time = event_time_of(values[1], plan.ahead)
   local received_at = times.utc_text(arrival)
-  local reason = "no counter of a disk has a number"
+  local reason = "no disk counter with a number"
   if #values ~= plan.columns then
     local plural = #values == 1 and "" or "s"
-    reason = string.format("%d column%s where the header has %d", #values, plural, plan.columns)
+    reason = string.format("%d column%s, but the header has %d", #values, plural, plan.columns)
   elseif not event_time then
-    reason = "the first column is no time"
+    reason = "the first column is not a time"
   else
     local made = samples_of(found, plan, values, event_time, received_at)
     if #made > 0 then return made end

@@ -1,16 +1,19 @@
--- Where in its file a tailed line stands: what the tail input does not say, or not exactly.
+-- The offset of a tailed line in its file, which the tail input does not report exactly or at all.
 
 local bit = require("bit")
+local recent = require("recent")
 local text = require("text")
 
 local files = {}
 
 local BLOCK_BYTES = 65536
--- The tail inputs keep at least so much of a line.
+-- The tail inputs keep at least this many bytes of a line.
 local UNCUT_BYTES = 512 * 1024
+-- If a file's state was removed from memory, it is read from the file again.
+local MOST_FILES = 20000
 
--- Fingerprint of a file: FNV-1a over its first line's first 1024 bytes, 64 bits as 16 hex digits.
--- 32 bits would give two of a fleet's hundred thousand logs the same name.
+-- Fingerprint of a file: FNV-1a of its first line's first 1024 bytes, 64 bits as 16 hex digits.
+-- With 32 bits, two of a fleet's hundred thousand logs would collide.
 local function generation_of(first_line)
   local value = 0xcbf29ce484222325ULL
   for _, byte in ipairs({ text.without_terminator(first_line):sub(1, 1024):byte(1, -1) }) do
@@ -19,7 +22,7 @@ local function generation_of(first_line)
   return bit.tohex(value)
 end
 
--- A file's line from an offset on, with its \n if it has one yet; empty if it cannot be read.
+-- Returns the line at an offset of a file, with its \n if it has one; empty if it cannot be read.
 local function read_line(path, offset)
   local file = io.open(path, "rb")
   if not file then return "" end
@@ -34,24 +37,28 @@ local function read_line(path, offset)
   return table.concat(blocks)
 end
 
--- A file that was rotated is read to its end under the name that its successor has already taken,
--- so of every path the two latest are remembered, each as {value, …, before = the older one}.
+-- After a rotation, the tail input reads the old file to its end under a path that the new file
+-- already has. So the two latest values are kept per path: {value, …, before = the older one}.
+function files.memory() return recent.new(MOST_FILES) end
+
 function files.remember(memory, path, fresh)
-  fresh.before = memory[path]
+  fresh.before = recent.get(memory, path)
   if fresh.before then fresh.before.before = nil end
-  memory[path] = fresh
+  recent.put(memory, path, fresh)
   return fresh
 end
 
-local places = {} -- path → {next_offset, generation}
+files.recall = recent.get
+
+local places = files.memory() -- path → {next_offset, generation}
 
 local function known_place(path, offset)
-  local place = places[path]
+  local place = files.recall(places, path)
   if place and place.next_offset ~= offset then place = place.before end
   return place and place.next_offset == offset and place or nil
 end
 
--- How many NULs stand before an offset: the tail input skips those where it begins to read.
+-- Returns the number of NULs before an offset: the tail input skips those where it starts reading.
 local function nuls_before(path, offset)
   local file = io.open(path, "rb")
   if not file then return 0 end
@@ -68,8 +75,8 @@ local function nuls_before(path, offset)
   return nuls
 end
 
--- A line from the tail input: with the NULs skipped before it, the generation of its file, its
--- offset, and its bytes with the terminator.
+-- Returns a line from the tail input with the NULs skipped before it, the generation of its file,
+-- its offset, and its length in bytes with the terminator.
 function files.place(path, offset, line)
   local place = known_place(path, offset)
   if offset > 0 and not place then
@@ -89,6 +96,17 @@ function files.place(path, offset, line)
   end
   place.next_offset = offset + line_bytes
   return line, place.generation, offset, line_bytes
+end
+
+-- Returns datastore and VM of a tailed path, or nothing. The same rule as in ingest/vm_paths.py:
+-- below vmfs/volumes/ the first folder and the last, elsewhere the last two.
+function files.vm_of(path)
+  path = "/" .. path:gsub("//+", "/")
+  local below = path:match("^.*/vmfs/volumes/(.*)$")
+  if not below then return path:match("([^/]+)/([^/]+)/[^/]+$") end
+  local datastore, rest = below:match("^([^/]+)/(.+)$")
+  local vm = rest and rest:match("([^/]+)/[^/]+$")
+  if vm then return datastore, vm end
 end
 
 return files

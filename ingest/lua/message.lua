@@ -1,4 +1,4 @@
--- A record or rejection as the Kafka output needs it: its topic, its key, its JSON.
+-- Converts a record or rejection to the form that the Kafka output needs: topic, key and JSON.
 
 local text = require("text")
 local times = require("times")
@@ -27,29 +27,29 @@ local function to_json(value)
   return tostring(value)
 end
 
--- A host's key is its first label in lower case; an address is taken whole.
+-- A host's key is its first label in lower case, or a whole IP address.
 local function host_key(host)
   if host:find("^[%d.]+$") or host:find(":", 1, true) then return host end
   return host:match("^[^.]*"):lower()
 end
 
--- The host that a line names, or the folder's name if that is the same one's fuller name.
+-- Returns the host named by a line, or the folder's name if that is a longer name of the same host.
 function message.fuller_host(named, folder)
   local is_fuller = #folder > #named and host_key(folder) == host_key(named)
   return is_fuller and folder or named
 end
 
--- One owner's lines stay in one partition, in order.
+-- All lines of one host or VM go to one partition, in order.
 local function key_of(record)
   if record.source == "vmware_log" then
-    -- Two VMs that nobody named are two: by their files.
+    -- Without VM and datastore, files are told apart by fingerprint: they may be different VMs.
     local unnamed = not record.vm and not record.datastore and record.generation or ""
     return (record.datastore or "") .. "/" .. (record.vm or "") .. unnamed
   end
   return record.host and host_key(record.host) or record.peer or record.file
 end
 
--- `fields` gives the order; what the record lacks is left out.
+-- `fields` sets the order; fields that the record does not have are left out.
 function message.of(topic, record, fields)
   local members = {}
   for _, name in ipairs(fields) do
@@ -64,15 +64,15 @@ function message.rejection(record, reason)
   return message.of("esxi.rejected", record, REJECTION_FIELDS)
 end
 
--- make(found, arrival), or the rejection of a line that it fails on: an error that Fluent Bit sees
--- would cost all lines that it read together.
+-- Calls make(found, arrival). If it raises an error, returns the rejection of the line instead:
+-- an error that reaches Fluent Bit would lose all lines of the same batch.
 function message.guarded(make, found, arrival)
   local is_made, made = pcall(make, found, arrival)
   if is_made then return made end
   return message.rejection({
     received_at = times.utc_text(arrival), source = "unknown", file = found.file,
     generation = found.generation, offset = found.offset, line_bytes = found.line_bytes,
-    peer = found.peer, run_id = "live", line = text.decode(text.cut(found.line)),
+    peer = found.peer, run_id = "live", line = text.decode(text.cut((found.relay or "") .. found.line)),
     truncated = found.truncated,
   }, "the shipper failed: " .. made)
 end

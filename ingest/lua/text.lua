@@ -1,17 +1,22 @@
--- The bytes of a line become text: without its terminator, UTF-8, at most 256 KiB.
+-- Converts the bytes of a line to text: without its terminator, UTF-8, at most 256 KiB.
 
 local text = {}
 
 text.MAX_LINE_BYTES = 256 * 1024
+text.LONG_NAME = "name of the host or VM longer than 255 bytes"
+local MAX_NAME_BYTES = 255
 
--- A line without what ends it: \n, with the \r and NULs before it.
+-- Returns true if the name of a host or VM is longer than DNS and file systems allow.
+function text.is_long_name(name) return name ~= nil and #name > MAX_NAME_BYTES end
+
+-- Returns the line without its terminator: \n, with the \r and NULs before it.
 function text.without_terminator(line)
   local last = #line
   while last > 0 and ("\r\n\0"):find(line:sub(last, last), 1, true) do last = last - 1 end
   return line:sub(1, last)
 end
 
--- For each first byte of a UTF-8 sequence: how many follow, and the range of the second.
+-- By the first byte of a UTF-8 sequence: how many bytes follow, and the range of the second byte.
 local SEQUENCES = {}
 for byte = 0xC2, 0xDF do SEQUENCES[byte] = { 1, 0x80, 0xBF } end
 for byte = 0xE0, 0xEF do SEQUENCES[byte] = { 2, 0x80, 0xBF } end
@@ -19,7 +24,7 @@ for byte = 0xF0, 0xF4 do SEQUENCES[byte] = { 3, 0x80, 0xBF } end
 SEQUENCES[0xE0][2], SEQUENCES[0xED][3] = 0xA0, 0x9F -- no overlong forms, no surrogates
 SEQUENCES[0xF0][2], SEQUENCES[0xF4][3] = 0x90, 0x8F -- nor what lies beyond Unicode
 
--- Where a line stops being UTF-8, and whether only because its end is missing. nil if it is UTF-8.
+-- Returns where a line stops being UTF-8, and true if only its end is missing. nil if it is UTF-8.
 local function first_fault(line)
   local at = line:find("[\128-\255]")
   while at do
@@ -44,17 +49,40 @@ local function from_latin1(line)
   end))
 end
 
--- What is not UTF-8 is read as latin-1, the whole line, so that no byte is lost.
+-- Decodes as UTF-8; if that fails, decodes the whole line as latin-1 so that no byte is lost.
 function text.decode(line)
   return first_fault(line) and from_latin1(line) or line
 end
 
--- At most MAX_LINE_BYTES; if they are UTF-8, they end with a whole character.
+-- Cuts to at most MAX_LINE_BYTES, without splitting a UTF-8 character.
 function text.cut(line)
   if #line <= text.MAX_LINE_BYTES then return line end
   local kept = line:sub(1, text.MAX_LINE_BYTES)
   local at, is_end_missing = first_fault(kept)
   return is_end_missing and kept:sub(1, at - 1) or kept
+end
+
+local FORM_LENGTH = 300
+-- Reasons for rejecting a line, by how it begins. The first that matches counts.
+local FORMS = {
+  { '^%[?{ *"', "JSON instead of a log line" },
+  { "^%[?{ *$", "JSON instead of a log line" },
+  { "^\27%[", "colour codes before the line" },
+  { "^%d[%d:./TZ+ -]*\t", "tab-separated values instead of a log line" },
+  { '^"[^"]*",', "comma-separated values instead of a log line" },
+  { "^%d[%d:./TZ+ -]*,[^%d]", "comma-separated values instead of a log line" },
+  { "^[^%[(]-%d%d:%d%d:%d%d[^%[(]-%d%d:%d%d:%d%d",
+    "two timestamps, as from a syslog relay, before an unknown line format" },
+}
+
+-- Returns why no pattern matches a line, as far as its beginning shows.
+function text.reason_of(line)
+  if line:find("%z") then return "binary data" end
+  local beginning = line:sub(1, FORM_LENGTH)
+  for _, form in ipairs(FORMS) do
+    if beginning:find(form[1]) then return form[2] end
+  end
+  return "unknown line format"
 end
 
 return text

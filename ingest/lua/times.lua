@@ -1,18 +1,22 @@
--- What a line says about time, as UTC text: the rules of ingest/times.py.
+-- Converts timestamps of log lines to UTC text, by the rules of ingest/times.py.
 -- `now` is the epoch second of the line's arrival.
+
+local recent = require("recent")
 
 local times = {}
 
 local FIRST_YEAR, LAST_YEAR = 1970, 2199
 local UPTIME_TOLERANCE_MS = 2000
 local DAY = 86400
+local LONGEST_DELAY, FASTEST_CLOCK = 40 * DAY, DAY
+local MOST_ANCHORS = 10000
 local MONTHS = {
   Jan = 1, Feb = 2, Mar = 3, Apr = 4, May = 5, Jun = 6,
   Jul = 7, Aug = 8, Sep = 9, Oct = 10, Nov = 11, Dec = 12,
 }
 local DAYS = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 }
 
--- Epoch seconds of a minute in UTC, given as text; nil if there is no such minute.
+-- Returns the epoch seconds of a minute in UTC, given as text; nil if there is no such minute.
 local function epoch(year, month, day, hour, minute)
   year, month, day = tonumber(year), tonumber(month), tonumber(day)
   hour, minute = tonumber(hour), tonumber(minute)
@@ -20,7 +24,7 @@ local function epoch(year, month, day, hour, minute)
   local is_leap = year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)
   local last = DAYS[month] + ((month == 2 and is_leap) and 1 or 0)
   if day < 1 or day > last or hour > 23 or minute > 59 then return nil end
-  -- years are counted from March, so that a leap day ends its year
+  -- Years are counted from March, so that a leap day is the last day of a year.
   local from_march = month > 2 and year or year - 1
   local day_of_year = math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
   local days = 365 * from_march + math.floor(from_march / 4) - math.floor(from_march / 100)
@@ -28,7 +32,7 @@ local function epoch(year, month, day, hour, minute)
   return days * DAY + hour * 3600 + minute * 60
 end
 
--- `2012-03-04T05:06` of an epoch second; one line's minute is mostly the next one's too.
+-- Returns an epoch second as `2012-03-04T05:06`. Cached: the next line mostly has the same minute.
 local last_minute, last_text
 local function minute_text(seconds)
   local minute = math.floor(seconds / 60)
@@ -39,6 +43,8 @@ local function minute_text(seconds)
 end
 
 local function join(seconds, seconds_text, fraction)
+  -- a leap second
+  if seconds_text == "60" then seconds, seconds_text = seconds + 60, "00" end
   local point = fraction ~= "" and "." or ""
   return minute_text(seconds) .. ":" .. seconds_text .. point .. fraction .. "Z"
 end
@@ -51,8 +57,8 @@ local function zone_seconds(zone)
   return sign == "-" and -seconds or seconds
 end
 
--- A time's parts as text → event time text, nil if there is no such time. Its zone is `ahead`
--- seconds before UTC.
+-- Converts a time's parts (text) to event time text; nil if there is no such time. `ahead` is the
+-- zone's offset: seconds ahead of UTC.
 function times.from_parts(ahead, year, month, day, hour, minute, seconds, fraction)
   if tonumber(year) < FIRST_YEAR or tonumber(year) > LAST_YEAR then return nil end
   local moment = epoch(year, month, day, hour, minute)
@@ -69,13 +75,24 @@ local function dated(stamp)
   return times.from_parts(ahead, year, month, day, hour, minute, seconds, fraction or "")
 end
 
--- The latest year that keeps the stamp no later than a day after `now`; the 29th of February may
--- be up to eight years back.
-local function yearless(stamp, now)
-  local name, day, hour, minute, seconds, fraction =
-    stamp:match("^(%a%a%a) +(%d+) (%d%d):(%d%d):(%d%d)%.?(%d*)$")
+-- Returns true for `2012-03-04T…` and `Mar 4 2012 …`, false for `Mar  4 05:06:07`.
+function times.names_year(stamp)
+  return stamp:find("^%d") ~= nil or stamp:find("^%a+ +%d+ %d%d%d%d ") ~= nil
+end
+
+-- Without a year, a timestamp gets the latest year in which it is at most one day after `now`.
+-- February 29 may be up to eight years back.
+local function bsd(stamp, now)
+  local name, day, rest = stamp:match("^(%a%a%a) +(%d+) (.*)$")
   local month = MONTHS[name]
   if not month then return nil end
+  local given, clock = rest:match("^(%d%d%d%d) (.*)$")
+  local hour, minute, seconds, fraction =
+    (clock or rest):match("^(%d%d):(%d%d):(%d%d)%.?(%d*)$")
+  if not hour then return nil end
+  if given then
+    return times.from_parts(0, given, month, day, hour, minute, seconds, fraction)
+  end
   local this_year = tonumber(os.date("!%Y", now + DAY))
   for year = this_year + 1, this_year - 7, -1 do
     local moment = epoch(year, month, day, hour, minute)
@@ -84,7 +101,7 @@ local function yearless(stamp, now)
   return nil
 end
 
--- Whole epoch seconds and the fraction's digits of event time text.
+-- Returns the whole epoch seconds and the fraction's digits of event time text.
 local function split(event_time)
   local year, month, day, hour, minute, seconds, fraction =
     event_time:match("^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)%.?(%d*)Z$")
@@ -103,26 +120,39 @@ local function add_seconds(event_time, burst)
   return join(seconds, string.format("%02d", seconds % 60), text)
 end
 
--- Event time of a captured stamp plus the burst's seconds; nil if it names no possible time.
+-- Returns the event time of a timestamp plus the burst's seconds; nil if the time is impossible.
 function times.event_time(stamp, burst, now)
   local event_time
-  if stamp:find("^%a") then event_time = yearless(stamp, now) else event_time = dated(stamp) end
+  if stamp:find("^%a") then event_time = bsd(stamp, now) else event_time = dated(stamp) end
   if event_time and burst then return add_seconds(event_time, burst) end
   return event_time
 end
 
--- Milliseconds for whole-second stamps, from the kernel's uptime in the same line: a host's first
--- line anchors its uptime, and again when the two part by more than UPTIME_TOLERANCE_MS.
-local anchors = {} -- host → epoch − uptime, in ms
+-- Returns true from 40 days before to one day after the arrival, in whole minutes.
+local bounds_of, earliest, latest
+function times.is_near_arrival(event_time, now)
+  local minute = math.floor(now / 60)
+  if minute ~= bounds_of then
+    bounds_of = minute
+    earliest = os.date("!%Y-%m-%dT%H:%M", minute * 60 - LONGEST_DELAY)
+    latest = os.date("!%Y-%m-%dT%H:%M", minute * 60 + FASTEST_CLOCK)
+  end
+  local own = event_time:sub(1, 16)
+  return earliest <= own and own <= latest
+end
+
+-- Adds milliseconds to whole-second timestamps, from the kernel's uptime in the same line. A host's
+-- first line is the anchor; if the two differ by more than UPTIME_TOLERANCE_MS, this line is.
+local anchors = recent.new(MOST_ANCHORS) -- host → epoch − uptime, in ms
 function times.with_uptime(host, event_time, uptime)
   local days, hours, minutes, seconds = uptime:match("^(%d+):(%d%d):(%d%d):([%d.]+)$")
   local minutes_up = (tonumber(days) * 24 + tonumber(hours)) * 60 + tonumber(minutes)
   local uptime_ms = minutes_up * 60000 + tonumber((seconds:gsub("%.", "")))
   local stamp_ms = split(event_time) * 1000
-  local anchor = anchors[host]
+  local anchor = recent.get(anchors, host)
   if not anchor or math.abs(uptime_ms + anchor - stamp_ms) > UPTIME_TOLERANCE_MS then
     anchor = stamp_ms - math.floor(uptime_ms / 1000) * 1000
-    anchors[host] = anchor
+    recent.put(anchors, host, anchor)
   end
   local ms = uptime_ms + anchor
   local rest_ms = ms % 60000
@@ -130,7 +160,7 @@ function times.with_uptime(host, event_time, uptime)
     minute_text(ms / 1000), math.floor(rest_ms / 1000), rest_ms % 1000)
 end
 
--- Event time text of an epoch second with a fraction, to the microsecond: when a line was read.
+-- Returns an epoch second with a fraction as event time text, to the microsecond.
 function times.utc_text(moment)
   local us = math.floor(moment * 1e6 + 0.5)
   local seconds = math.floor(us / 1e6)

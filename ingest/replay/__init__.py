@@ -1,4 +1,4 @@
-"""Files, folders, archives and vm-support bundles become the records that a live line becomes.
+"""Replay converts files, folders, archives and vm-support bundles to the records of live lines.
 
 with plan(paths, options) as what:
     for file in what.files:
@@ -7,9 +7,9 @@ with plan(paths, options) as what:
             ...  # produce
 """
 
-from ingest.replay.reading import BACKFILL, ESXTOP, REJECTED, Message, Reading, records
-from ingest.replay.sources import Options, Plan, SourceFile, plan
-from ingest.replay.streams import Problem
+from stunwatch.ingest.replay.reading import BACKFILL, ESXTOP, REJECTED, Message, Reading, records
+from stunwatch.ingest.replay.sources import Options, Plan, SourceFile, plan
+from stunwatch.ingest.replay.streams import Problem
 
 __all__ = [
     "BACKFILL",

@@ -1,26 +1,25 @@
-r"""esxtop's batch CSV: a wide row becomes one sample per object (schemas/esxtop_sample.v1).
+r"""Converts esxtop's batch CSV: one wide row becomes one sample per object (esxtop_sample.v1).
 
-The header names a zone and, per column, `\\host\Object(instance)\Counter`. What a row yields is
-worked out once per header; a file may hold several (esxtop was started again with `>>`). Rows are
-quoted as esxtop writes them, or bare as Excel saves them.
+The header contains a time zone and, per column, `\\host\Object(instance)\Counter`. It is parsed
+once into a plan for its rows. A file may have several headers (esxtop was restarted with `>>`).
+Rows are quoted, as esxtop writes them, or unquoted, as Excel saves them.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from ingest.records import Origin, Record, decode, fuller_host, rejection
-from ingest.times import FIRST_YEAR, LAST_YEAR
+from stunwatch.ingest.records import FAILED, Origin, Record, decode, fuller_host, is_long, rejection
+from stunwatch.ingest.times import FIRST_YEAR, LAST_YEAR
 
-# A header of 51 000 columns has 4 MB.
+# A header of 51,000 columns has 4 MB.
 MAX_ROW_BYTES: Final = 16 << 20
 
-_OBJECT_CLASSES = {
+OBJECT_CLASSES = {
     "Physical Disk SCSI Device": "scsi_device",
     "Physical Disk Adapter": "adapter",
     "Physical Disk Path": "path",
@@ -29,8 +28,8 @@ _OBJECT_CLASSES = {
     "Physical Disk": "disk",  # before ESXi 5
     "Virtual Disk": "virtual_disk",
 }
-# In the order that a sample's fields have.
-_FIELDS = {
+# esxtop's counter → field, in the order of the fields in a sample
+FIELDS = {
     "Average Driver MilliSec/Command": "davg_ms",
     "Average Kernel MilliSec/Command": "kavg_ms",
     "Average Guest MilliSec/Command": "gavg_ms",
@@ -39,7 +38,7 @@ _FIELDS = {
     "Average Driver MilliSec/Write": "davg_write_ms",
     "Average Guest MilliSec/Read": "gavg_read_ms",
     "Average Guest MilliSec/Write": "gavg_write_ms",
-    # a virtual disk's are the guest's
+    # counters of a virtual disk, as the guest sees them
     "Average MilliSec/Read": "gavg_read_ms",
     "Average MilliSec/Write": "gavg_write_ms",
     "Commands/sec": "commands_per_second",
@@ -53,29 +52,31 @@ _FIELDS = {
     "Aborts/sec": "aborts_per_second",
     "Resets/sec": "resets_per_second",
 }
-_ORDER = {name: number for number, name in enumerate(_FIELDS.values())}
+_ORDER = {name: number for number, name in enumerate(FIELDS.values())}
 _BOM = b"\xef\xbb\xbf"
-_HOST = re.compile(r"\\\\([^\\]+)\\")
-_COLUMN = re.compile(r"\\\\[^\\]*\\(?P<object>[^(\\]+)\((?P<instance>.+)\)\\(?P<counter>[^\\]+)")
+HOST = re.compile(r"\\\\([^\\]+)\\")
+COLUMN = re.compile(r"\\\\[^\\]*\\(?P<object>[^(\\]+)\((?P<instance>.+)\)\\(?P<counter>[^\\]+)")
 _ZONE = re.compile(r"\(PDH-CSV [\d.]+\) \(.*\)\((?P<minutes>[+-]?\d{1,4})\)")
 # 02/03/2024 04:05:06 as esxtop writes it, 2/3/2024 4:05 as Excel does
 _TIME = re.compile(
     r"(\d{1,2})/(\d{1,2})/(\d{4}) (\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII
 )
-# What esxtop calls the host when it cannot tell.
-_UNNAMED = frozenset({"local", "localhost"})
+# A counter that is negative, infinite or above this has no value (ingest/lua/esxtop.lua).
+LARGEST_VALUE = 1e12
+# The host name that esxtop writes if it cannot determine one.
+UNNAMED = frozenset({"local", "localhost"})
 
 
 def is_header(row: bytes) -> bool:
-    """Whether a row (or file) begins as a header does."""
+    """Return True if a row (or file) begins like a header."""
     return row[:12].removeprefix(_BOM).lstrip(b'"').startswith(b"(PDH-CSV")
 
 
 class EsxtopRecords:
-    """Makes the samples of one CSV file, row after row."""
+    """Makes the samples of one CSV file, row by row."""
 
     def __init__(self, origin: Origin) -> None:
-        """`origin.host` is the folder's or the option's; the header's wins."""
+        """`origin.host` comes from the folder or an option. A host in the header replaces it."""
         self._folder_origin = origin
         self.origin = origin
         self._columns = 0
@@ -84,23 +85,24 @@ class EsxtopRecords:
         self._plan: list[tuple[str, str, list[tuple[str, int]]]] = []
 
     def read_header(self, row: bytes) -> None:
-        """Take the zone, the host and the plan for the rows that follow."""
+        """Read the zone, the host and the plan for the rows that follow."""
         try:
             names = next(csv.reader([decode(row.removeprefix(_BOM))]))
         except csv.Error:
-            names = []  # every row will be refused for its number of columns
+            names = []  # every row will be rejected for its number of columns
         self._columns = len(names)
         self._zone = _zone(names[0]) if names else UTC
         objects: dict[tuple[str, str], dict[str, int]] = {}
         host = None
         for number, name in enumerate(names):
-            if host is None and (named := _HOST.match(name)) and named[1] not in _UNNAMED:
+            named = HOST.match(name) if host is None else None
+            if named and named[1] not in UNNAMED and not is_long(named[1]):
                 host = named[1]
-            column = _COLUMN.fullmatch(name)
+            column = COLUMN.fullmatch(name)
             if column is None:
                 continue
-            object_class = _OBJECT_CLASSES.get(column["object"])
-            field = _FIELDS.get(column["counter"])
+            object_class = OBJECT_CLASSES.get(column["object"])
+            field = FIELDS.get(column["counter"])
             if object_class is not None and field is not None:
                 objects.setdefault((object_class, column["instance"]), {})[field] = number
         self._plan = [
@@ -111,20 +113,29 @@ class EsxtopRecords:
         self.origin = replace(self._folder_origin, host=fuller_host(host, known) if host else known)
 
     def make(self, row: bytes, received_at: str, offset: int, line_bytes: int) -> list[Record]:
-        """The samples of a row (no header), or its one rejection."""
-        values = _values(row)
+        """Return the samples of a row (not of a header), or one rejection if any error occurs."""
+        try:
+            return self._make(row, received_at, offset, line_bytes)
+        except Exception as error:
+            reason = f"{FAILED}{type(error).__name__}"
+        return [
+            rejection(row, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes)
+        ]
+
+    def _make(self, row: bytes, received_at: str, offset: int, line_bytes: int) -> list[Record]:
+        values = values_of(row)
         event_time = self._event_time(values[0])
         if len(row) > MAX_ROW_BYTES:
-            reason = f"a row of {line_bytes} bytes"
+            reason = f"row too long: {line_bytes:,} bytes"
         elif len(values) != self._columns:
             plural = "" if len(values) == 1 else "s"
-            reason = f"{len(values)} column{plural} where the header has {self._columns}"
+            reason = f"{len(values)} column{plural}, but the header has {self._columns}"
         elif event_time is None:
-            reason = "the first column is no time"
+            reason = "the first column is not a time"
         elif samples := self._samples(values, event_time, received_at, offset, line_bytes):
             return samples
         else:
-            reason = "no counter of a disk has a number"
+            reason = "no disk counter with a number"
         return [
             rejection(row, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes)
         ]
@@ -171,27 +182,27 @@ class EsxtopRecords:
 
 
 def _zone(name: str) -> timezone:
-    """The zone in the first column's name, minutes east of UTC; UTC if it is none."""
+    """Return the zone from the first column's name (minutes east of UTC); UTC if it has none."""
     zone = _ZONE.match(name)
     minutes = int(zone["minutes"]) if zone else 0
     return timezone(timedelta(minutes=minutes)) if abs(minutes) < 24 * 60 else UTC
 
 
 def _measured(values: list[bytes], fields: list[tuple[str, int]]) -> dict[str, float]:
-    """The fields that hold a number."""
+    """Return the fields whose column holds a number."""
     measured = {}
     for field, column in fields:
         try:
             number = float(values[column])
         except ValueError:
             continue
-        if math.isfinite(number):
+        if 0 <= number <= LARGEST_VALUE:
             measured[field] = number
     return measured
 
 
-def _values(row: bytes) -> list[bytes]:
-    """The columns' values without their quotes."""
+def values_of(row: bytes) -> list[bytes]:
+    """Return the columns' values without quotes."""
     if b'"' not in row:
         return row.split(b",")
     if row.startswith(b'"') and row.endswith(b'"'):

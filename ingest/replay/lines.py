@@ -1,23 +1,26 @@
-"""Blocks of bytes become lines, each with its place in the file."""
+"""Splits blocks of bytes into lines, each with its offset in the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+
+MAX_LINES = 16_384
+"""Lines per list. A block of line feeds alone would otherwise become a million records at once."""
 
 # (the line without its terminator, offset of its first byte, its bytes with terminator)
 Line = tuple[bytes, int, int]
 
 
 def batches(blocks: Iterable[bytes], max_bytes: int) -> Iterator[list[Line]]:
-    r"""One list of lines per block in which lines end.
+    r"""Yield the lines that end in each block, in lists of at most MAX_LINES.
 
-    Every physical line counts, blank ones too, and the last one without a terminator. The
-    terminator is \n with the \r and NULs before it. Of a line longer than `max_bytes` only the
-    first `max_bytes` + 1 bytes are kept (so that a cut line shows by its length); memory holds no
-    more than that and a block.
+    Every physical line counts, including blank ones and a last line without a terminator. The
+    terminator is \n with the \r and NULs before it. Of a line longer than `max_bytes`, the first
+    `max_bytes` + 1 bytes are kept, so that its length shows that it was cut. Memory is bounded by
+    that length plus one block.
     """
     offset = 0
-    rest = b""  # the beginning of the line that goes on in the next block
+    rest = b""  # the beginning of a line that continues in the next block
     rest_bytes = 0  # its length before it was cut
     keep = max_bytes + 1
     for block in blocks:
@@ -39,12 +42,16 @@ def batches(blocks: Iterable[bytes], max_bytes: int) -> Iterator[list[Line]]:
             else:
                 lines.append((line.rstrip(b"\r\0"), offset, line_bytes))
             offset += line_bytes
+            if len(lines) == MAX_LINES:
+                yield lines
+                lines = []
         rest, rest_bytes = tail[:keep], len(tail)
-        yield lines
+        if lines:
+            yield lines
     if rest_bytes:
         yield [(_stripped(rest, rest_bytes), offset, rest_bytes)]
 
 
 def _stripped(line: bytes, whole_bytes: int) -> bytes:
-    """Without what belongs to the terminator, unless the line's end was cut off."""
+    """Return the line without `\\r` and NULs at its end, unless the line was cut."""
     return line if len(line) < whole_bytes else line.rstrip(b"\r\0")

@@ -1,4 +1,4 @@
-"""A planned file becomes messages for Kafka."""
+"""Converts a planned file to messages for Kafka."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ingest.records import (
+from stunwatch.ingest.records import (
     BINARY,
     MAX_LINE_BYTES,
+    NO_VM,
     LineRecords,
     Origin,
     Record,
@@ -16,10 +17,11 @@ from ingest.records import (
     progress,
     rejection,
 )
-from ingest.replay import esxtop, lines
-from ingest.replay.sources import DEFAULTS, Options, SourceFile
-from ingest.replay.streams import Blocks, Problem, UnreadableError, beginning
-from ingest.times import UptimeClock, utc_text
+from stunwatch.ingest.replay import esxtop, lines
+from stunwatch.ingest.replay.sources import DEFAULTS, Options, SourceFile
+from stunwatch.ingest.replay.streams import Blocks, Problem, UnreadableError, beginning
+from stunwatch.ingest.replay.wrapped import WrappedRecords
+from stunwatch.ingest.times import UptimeClock, utc_text
 
 BACKFILL, ESXTOP, REJECTED = "esxi.backfill", "esxi.esxtop", "esxi.rejected"
 
@@ -33,13 +35,14 @@ def _now() -> datetime:
 
 
 class Reading:
-    """Reads one file; iterate it once, for lists of messages.
+    """Reads one file. Iterate it once to get lists of messages.
 
-    A log's last list holds its progress, one record for each owner of its lines.
+    The last list of a log contains a progress record for each host or VM that has lines in it.
 
-    While it goes on and after: `lines_read` = `lines_accepted` + `lines_rejected`; `records`, the
-    messages made of accepted lines (esxtop makes many of one); `bytes_read` of the decompressed
-    file, `consumed_bytes` of it as it lies on disk; `problem` if it could not be read to its end.
+    Counters, valid during and after reading: `lines_read` = `lines_accepted` + `lines_rejected`;
+    `records`, the messages made from accepted lines (an esxtop row makes many); `bytes_read` of the
+    decompressed file; `consumed_bytes` of the file on disk. `problem` is set if the file could not
+    be read to its end.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Reading:
         now: Callable[[], datetime] = _now,
         uptimes: UptimeClock | None = None,
     ) -> None:
-        """`now` gives received_at; `uptimes` is for all files of one replay."""
+        """`now` returns received_at. `uptimes` is shared by all files of one replay."""
         self.source = source
         self.lines_read = 0
         self.lines_accepted = 0
@@ -74,27 +77,36 @@ class Reading:
 
     @property
     def consumed_bytes(self) -> int:
-        """How far the file has been read, as it lies on disk."""
+        """Return how many bytes of the file on disk have been read."""
         return self._blocks.consumed_bytes
 
     def __iter__(self) -> Iterator[list[Message]]:
-        """Lists of messages: of about a megabyte of log, or of one row of esxtop."""
-        if self.source.kind == "binary":
-            return self._binary()
-        return self._esxtop() if self.source.kind == "esxtop" else self._log()
+        """Yield lists of messages: about a megabyte of log, or one row of esxtop."""
+        kinds = {"binary": self._binary, "esxtop": self._esxtop}
+        made = kinds.get(self.source.kind, self._log)()
+        while True:
+            try:
+                messages = next(made, None)
+            except Exception as problem:  # one bad file must not stop the others
+                sentence = f"reading ended early ({type(problem).__name__})"
+                self.problem = Problem(self.source.name, sentence)
+                return
+            if messages is None:
+                return
+            yield messages
 
     def _log(self) -> Iterator[list[Message]]:
-        maker = LineRecords(
+        maker = (WrappedRecords if self.source.is_wrapped else LineRecords)(
             self._origin,
             written_at=self.source.written_at,
             zone=self._options.zone,
             year=self._options.year,
             uptimes=self._uptimes,
         )
-        make = maker.make
-        # by (source, vm or host): a file from a syslog server has lines of many
-        owners: dict[tuple[str, str | None], Origin] = {}
-        keys: dict[tuple[str, str | None], str] = {}
+        make, is_wrapped = maker.make, self.source.is_wrapped
+        # Keyed by (source, datastore, VM) or host: a syslog server's file has lines of many hosts.
+        owners: dict[tuple[str | None, ...], Origin] = {}
+        keys: dict[tuple[str | None, ...], str] = {}
         latest = ""
         for batch in self._batches(MAX_LINE_BYTES):
             received_at = utc_text(self._now())
@@ -107,7 +119,14 @@ class Reading:
                     messages.append((REJECTED, kafka_key(record), record))
                     continue
                 source = record["source"]
-                name = (source, record.get("vm" if source == "vmware_log" else "host"))
+                # A host's log may have lines in vmware.log format; wrapped lines may be of any log.
+                if is_wrapped and source == "vmware_log" and "vm" not in record:
+                    record = self._without_vm(raw, received_at, offset, line_bytes)
+                    rejected += 1
+                    messages.append((REJECTED, kafka_key(record), record))
+                    continue
+                owner = record.get("vm" if source == "vmware_log" else "host")
+                name = (source, record.get("datastore"), owner)
                 key = keys.get(name)
                 if key is None:
                     key = keys[name] = kafka_key(record)
@@ -127,7 +146,7 @@ class Reading:
         ]
 
     def _esxtop(self) -> Iterator[list[Message]]:
-        """No progress at the end: nothing waits for the silence of samples."""
+        """Yield samples. There is no progress record: no detector waits for the end of samples."""
         maker = esxtop.EsxtopRecords(self._origin)
         for batch in self._batches(esxtop.MAX_ROW_BYTES):
             received_at = utc_text(self._now())
@@ -142,7 +161,7 @@ class Reading:
                 yield [(topic, key, record) for record in made]
 
     def _binary(self) -> Iterator[list[Message]]:
-        """One rejection that shows how the file begins, and no progress: it tells of nothing."""
+        """Yield one rejection that shows how the file begins. No line was read, so no progress."""
         self.lines_read = self.lines_rejected = 1
         shown = beginning(self.source.path, _SHOWN_BINARY_BYTES)
         record = rejection(
@@ -173,6 +192,11 @@ class Reading:
         self.lines_accepted += read - rejected
         self.records += records
 
+    def _without_vm(self, raw: bytes, received_at: str, offset: int, line_bytes: int) -> Record:
+        """Return the rejection of a vmware.log line whose VM is unknown."""
+        origin = replace(self._origin, source="vmware_log")
+        return rejection(raw, NO_VM, received_at, origin, offset=offset, line_bytes=line_bytes)
+
     def _owner(self, record: Record) -> Origin:
         return replace(
             self._origin,
@@ -201,6 +225,6 @@ def records(
     run_id: str,
     options: Options = DEFAULTS,
 ) -> Iterator[Message]:
-    """The messages of one file, one by one; see Reading."""
+    """Yield the messages of one file one by one; see Reading."""
     for messages in Reading(source, run_id, options):
         yield from messages

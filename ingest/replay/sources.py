@@ -1,64 +1,81 @@
-"""Which files to replay, what each one is, whose it is, and in which order.
+"""Plans a replay: which files to read, their kinds, their hosts or VMs, and their order.
 
-A file's kind is found by its content. Archives (tar, also compressed) are unpacked into a
-temporary folder as far as they hold logs, so that they too can be read oldest first.
+The kind of a file is determined by its content. Logs in archives (tar, also compressed) are
+unpacked to a temporary folder, so that they can be read oldest first too.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
-import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path, PurePath, PurePosixPath
 from types import TracebackType
-from typing import IO
 
-from ingest.heads import HOST_FILE, Finder
-from ingest.records import LineRecords, Origin, decode, generation_of, strip_terminator
-from ingest.replay import esxtop
-from ingest.replay.streams import (
+from stunwatch.ingest.heads import HOST_FILE, VMWARE_LOG, Finder
+from stunwatch.ingest.records import LineRecords, Origin, decode, generation_of, strip_terminator
+from stunwatch.ingest.replay import esxtop
+from stunwatch.ingest.replay.archives import SPARSE, Archive, Member
+from stunwatch.ingest.replay.streams import (
+    LIMITS,
     BlockFile,
     Blocks,
+    Limits,
     Problem,
     UnreadableError,
     beginning,
     sentence_of,
 )
-from ingest.times import FIRST_YEAR, LAST_YEAR, utc_text
+from stunwatch.ingest.replay.wrapped import WrappedRecords, unwrap
+from stunwatch.ingest.times import FIRST_YEAR, LAST_YEAR, utc_text
+from stunwatch.ingest.vm_paths import TAILED_BY_DEFAULT, vm_of
 
-# How much of a file tells its kind, and how many lines of that at most: more where its name
-# promises a log, for that may begin with a long dump.
+# How many bytes and lines of a file are read to determine its kind. A file named like a log gets
+# more lines, because a log may begin with a long dump.
 _SNIFF_BYTES, _PROMISED_LINES, _SNIFF_LINES = 256 << 10, 400, 100
-_HEAD_BYTES = 4 << 10  # no head is longer
-# A name that promises a log: a file called so is shipped (or complained about) whatever is in it.
+_HEAD_BYTES = 4 << 10  # longer than any head
+# Names of logs. A file with such a name is shipped, or reported, whatever it contains.
 _LOG_NAME = re.compile(
     r"(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
-    r"(?:[-.]\d+)?(?:\.(?:log|all|txt|\d+|gz|zst))*|.*\.log(?:\.\d+)?(?:\.(?:gz|zst))?"
+    r"(?:[-.]\d{1,9})?(?:\.(?:log|all|txt|\d{1,9}|gz|zst))*|.*\.log(?:\.\d{1,9})?(?:\.(?:gz|zst))?"
 )
-# A folder with one of these in it is a host's own.
+# A folder that contains one of these is a single host's.
 _HOST_FILE = re.compile(
-    r"(?:vmkernel|vmkwarning|hostd|vobd)(?:[-.]\d+)?(?:\.(?:log|all|\d+|gz|zst))*|var|vmfs|scratch"
+    r"(?:vmkernel|vmkwarning|hostd|vobd)(?:[-.]\d{1,9})?(?:\.(?:log|all|\d{1,9}|gz|zst))*|var|vmfs|scratch"
 )
 # esx-<host>-<date>…, the folder and file name of a vm-support bundle
-_BUNDLE = re.compile(r"esx-(?P<host>.+?)-\d{4}-\d\d-\d\d(?:--|\b).*")
-_VM_FOLDER = re.compile(r"(?:.*[/!])?vmfs/volumes/(?P<datastore>[^/]+)/(?P<vm>[^/]+)/[^/]+")
-# Folders that logs lie in on any machine, and so no host's name.
+_BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
+# Folders that exist on any machine, so their names are not host names.
 _NO_HOSTS = frozenset({"data", "log", "logs", "run", "scratch", "tmp", "var", "vmfs", "volumes"})
 _ARCHIVE_ENDING = re.compile(r"\.(?:tgz|tar|tar\.gz|tar\.zst|tzst)$", re.IGNORECASE)
+# Formats that replay does not unpack, by their first bytes.
+_OTHER_PACKERS = {b"PK\3\4": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"7z\xbc\xaf": "7-Zip"}
+_SKIPPED_KEPT = 10_000  # how many names of skipped files are kept
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
+
+
+NO_VM_OF_FILE = (
+    "it is not known which VM wrote it, so nothing of it is stored. Give --vm and --datastore, one"
+    " VM at a time; or replay it from a path .../vmfs/volumes/<datastore>/<vm>/, or from one that"
+    " STUNWATCH_VMWARE_LOG_PATH names"
+)
+
+SEE_REJECTED = " (`stunwatch sql rejected_by_reason`)"
+"""Appended to messages about rejected lines. Without the pipeline there is nothing to query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user knows better than the files.
+    """What the user specifies because the files do not contain it.
 
-    `host`, `vm` and `datastore` stand where a line names none; `zone` is that of stamps without
-    one; `year` that of the first stamp without one (see times.Stamps).
+    `host`, `vm` and `datastore` apply to lines that name none, `zone` to timestamps without a zone,
+    `year` to the first timestamp without a year (see times.Stamps). `tailed` contains the globs
+    that Fluent Bit tails: the last two folders of such a path are datastore and VM.
     """
 
     host: str | None = None
@@ -66,6 +83,7 @@ class Options:
     datastore: str | None = None
     zone: tzinfo = UTC
     year: int | None = None
+    tailed: str = TAILED_BY_DEFAULT
 
 
 DEFAULTS = Options()
@@ -75,16 +93,17 @@ DEFAULTS = Options()
 class SourceFile:
     """One file to ship."""
 
-    path: Path  # where its bytes are
-    name: str  # as the user knows it; `bundle.tgz!inner/path` in an archive
+    path: Path  # where to read it
+    name: str  # the name to show; `bundle.tgz!inner/path` for a file in an archive
     kind: str  # syslog, vmware_log, esxtop, or binary
     host: str | None
     vm: str | None
     datastore: str | None
     generation: str
-    size_bytes: int  # on disk, maybe compressed
+    size_bytes: int  # on disk, possibly compressed
     written_at: datetime
-    first_event_time: str  # that of writing where the file tells none
+    first_event_time: str  # the modification time if the file contains no time
+    is_wrapped: bool = False  # its lines are wrapped: see wrapped.py
 
     @property
     def owner(self) -> tuple[str, str | None, str | None, str | None]:
@@ -94,25 +113,33 @@ class SourceFile:
 
 @dataclass(slots=True)
 class Plan:
-    """What a replay will ship, oldest first, and what it cannot. Closing it frees the disk."""
+    """What a replay ships, oldest first, and what it cannot read. Close it to free disk space."""
 
     files: list[SourceFile] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # met on the way, and no logs
+    skipped: list[str] = field(default_factory=list)  # files found that are not logs
     _unpacked: list[tempfile.TemporaryDirectory[str]] = field(default_factory=list)
 
     @property
+    def is_bad(self) -> bool:
+        """Return True if something could not be read, or if no file is a log."""
+        no_logs = {each.path for each in self.problems if not each.is_failure}
+        return any(each.is_failure for each in self.problems) or all(
+            file.name in no_logs for file in self.files
+        )
+
+    @property
     def size_bytes(self) -> int:
-        """Of all files, as they lie on disk: the length of the progress bar."""
+        """Return the size of all files on disk, the total of the progress bar."""
         return sum(file.size_bytes for file in self.files)
 
     def close(self) -> None:
-        """Remove what was unpacked."""
+        """Delete the unpacked files."""
         while self._unpacked:
             self._unpacked.pop().cleanup()
 
     def __enter__(self) -> Plan:
-        """Close it at the end of the block."""
+        """Return the plan, which closes at the end of the block."""
         return self
 
     def __exit__(
@@ -121,8 +148,16 @@ class Plan:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, whatever happened."""
+        """Close the plan, also after an error."""
         self.close()
+
+
+@dataclass(slots=True)
+class _Room:
+    """What may still be unpacked from one path, including archives inside archives."""
+
+    bytes_left: int
+    logs_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +166,30 @@ class _Candidate:
 
     path: Path
     name: str
-    root: str  # the folder or archive that it was found in; "" if it was named itself
-    inner: str  # its path in there, with slashes
+    root: str  # the folder or archive in which it was found; "" if the user named the file itself
+    inner: str  # its path below the root, with slashes
     root_is_host: bool
     written_at: datetime
+    depth: int = 0  # the number of archives around it
+    room: _Room | None = None  # of the outermost archive
 
     @property
     def is_promised(self) -> bool:
-        """It was named by the user or its name is a log's: whatever it holds is told of."""
+        """True if the user named it or its name is a log's. Such a file is always reported."""
         return not self.root or _LOG_NAME.fullmatch(PurePosixPath(self.inner).name) is not None
 
 
-def plan(paths: Iterable[Path], options: Options = DEFAULTS) -> Plan:
-    """Look at every path: a file, a folder or an archive. Nothing that is wrong raises."""
-    return _Planner(options).plan(paths)
+def plan(paths: Iterable[Path], options: Options = DEFAULTS, limits: Limits = LIMITS) -> Plan:
+    """Examine every path: a file, a folder or an archive. Errors become problems of the plan."""
+    return _Planner(options, limits).plan(paths)
 
 
 class _Planner:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, limits: Limits) -> None:
         self._options = options
+        self._limits = limits
         self._plan = Plan()
-        self._seen: set[tuple[int, int]] = set()  # by device and inode: a file is read once
+        self._seen: set[tuple[int, int]] = set()  # device and inode, to read each file once
         self._seen_again = 0
 
     def plan(self, paths: Iterable[Path]) -> Plan:
@@ -164,29 +202,39 @@ class _Planner:
         self._plan.files.sort(key=lambda file: (file.first_event_time[:-1], _natural(file.name)))
         return self._plan
 
-    def _problem(self, name: str, sentence: str) -> None:
-        self._plan.problems.append(Problem(name, sentence))
+    def _problem(self, name: str, sentence: str, *, is_failure: bool = True) -> None:
+        problems = self._plan.problems
+        if len(problems) < self._limits.problems:
+            problems.append(Problem(name, sentence, is_failure))
+        elif len(problems) == self._limits.problems:
+            problems.append(Problem(name, f"{sentence}. Further problems are not listed"))
+
+    def _skip(self, name: str) -> None:
+        if len(self._plan.skipped) < _SKIPPED_KEPT:
+            self._plan.skipped.append(name)
 
     def _path(self, path: Path) -> None:
         try:
             status = path.stat()
         except FileNotFoundError:
-            self._problem(str(path), "there is no such file or folder")
+            self._problem(shown_name(path), "there is no such file or folder")
             return
         except OSError as problem:
-            self._problem(str(path), sentence_of(problem))
+            self._problem(shown_name(path), sentence_of(problem))
             return
         if stat.S_ISDIR(status.st_mode):
             found = self._folder(path)
             if not found:
-                self._problem(str(path), "there is no ESXi log in this folder")
+                self._problem(
+                    shown_name(path), "there is no ESXi log in this folder", is_failure=False
+                )
         elif stat.S_ISREG(status.st_mode):
-            self._file(path, str(path), "", path.name, root_is_host=False)
+            self._file(path, status, "", path.name, root_is_host=False)
         else:
-            self._problem(str(path), "it is neither a file nor a folder")
+            self._problem(shown_name(path), "it is neither a file nor a folder")
 
     def _folder(self, root: Path) -> bool:
-        """Take what is below; False if nothing was found that could be told of."""
+        """Add the files below; return False if there is nothing to ship or to report."""
         before = self._told
         problems: list[OSError] = []
         root_name, root_is_host = root.absolute().resolve().name or "/", False
@@ -196,75 +244,122 @@ class _Planner:
                 root_is_host = any(_HOST_FILE.fullmatch(name) for name in (*folders, *files))
             for name in sorted(files, key=_natural):
                 path = Path(folder, name)
-                inner = path.relative_to(root).as_posix()
-                self._file(path, str(path), root_name, inner, root_is_host=root_is_host)
+                inner = decode(os.fsencode(path.relative_to(root)))
+                self._found(path, root, root_name, inner, root_is_host=root_is_host)
         for problem in problems:
-            self._problem(str(problem.filename), sentence_of(problem))
+            self._problem(decode(os.fsencode(problem.filename)), sentence_of(problem))
         return self._told > before
 
     @property
     def _told(self) -> int:
         return len(self._plan.files) + len(self._plan.problems) + self._seen_again
 
-    def _file(self, path: Path, name: str, root: str, inner: str, *, root_is_host: bool) -> None:
+    def _found(
+        self, path: Path, root: Path, root_name: str, inner: str, *, root_is_host: bool
+    ) -> None:
+        """Add a regular file of a folder. Links are not followed: the folder is not trusted.
+
+        Bundles are full of links: to other logs in the bundle, which are found anyway, and to paths
+        that exist only on the host.
+        """
+        name, is_promised = shown_name(path), _LOG_NAME.fullmatch(path.name) is not None
         try:
-            status = path.stat()
-        except FileNotFoundError:  # a link to nowhere: bundles are full of them
-            self._plan.skipped.append(name)
-            return
-        except OSError as problem:
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                self._skip(name)
+                target = path.resolve()
+                if is_promised and target.is_file() and not target.is_relative_to(root.resolve()):
+                    self._problem(
+                        name,
+                        "it is a symbolic link that leads out of the folder. To replay the file"
+                        " that it leads to, name that file",
+                    )
+                return
+        except (OSError, RuntimeError) as problem:  # RuntimeError: a loop of links
             self._problem(name, sentence_of(problem))
             return
-        if not stat.S_ISREG(status.st_mode):
-            return
+        if stat.S_ISREG(status.st_mode):
+            self._file(path, status, root_name, inner, root_is_host=root_is_host)
+        elif is_promised:
+            self._problem(name, "it is not a regular file")
+
+    def _file(
+        self, path: Path, status: os.stat_result, root: str, inner: str, *, root_is_host: bool
+    ) -> None:
         identity = (status.st_dev, status.st_ino)
         if identity in self._seen:
             self._seen_again += 1
             return
         self._seen.add(identity)
-        written_at = _moment(status.st_mtime)
-        self._take(_Candidate(path, name, root, inner, root_is_host, written_at))
+        written_at = moment(status.st_mtime)
+        self._take(_Candidate(path, shown_name(path), root, inner, root_is_host, written_at))
 
     def _take(self, candidate: _Candidate) -> None:
-        """Ship the file, unpack it, say what is wrong with it, or pass over it."""
+        """Ship the file, unpack it, report a problem, or skip it."""
+        try:
+            self._look(candidate)
+        except OSError as problem:
+            self._problem(candidate.name, sentence_of(problem))
+        except Exception as problem:  # one bad file must not stop the others
+            self._problem(candidate.name, f"it cannot be read ({type(problem).__name__})")
+
+    def _look(self, candidate: _Candidate) -> None:
         name = candidate.name
         try:
-            head = beginning(candidate.path, _SNIFF_BYTES)
+            head = beginning(candidate.path, _SNIFF_BYTES, self._limits)
         except UnreadableError as problem:
             self._problem(name, str(problem))
             return
-        kind = _kind(head, is_promised=candidate.is_promised)
+        if candidate.is_promised and (packer := _packer(head)):
+            self._problem(
+                name,
+                f"it is packed with {packer}, which replay does not unpack. Unpack it and replay"
+                " the result",
+            )
+            return
+        kind, is_wrapped = _kind(head, is_promised=candidate.is_promised)
         if kind == "tar":
             self._archive(candidate)
             return
         if kind is None:
             if not candidate.is_promised:
-                self._plan.skipped.append(name)
+                self._skip(name)
                 return
             if not head.strip(b"\0"):
-                self._problem(name, "it is empty")
+                self._problem(name, "the file is empty", is_failure=False)
                 return
             if _is_binary(head):
                 kind = "binary"
-                self._problem(name, "it holds binary data and no log; see the rejected lines")
+                self._problem(
+                    name,
+                    "the file holds binary data and is not a log; its lines are rejected"
+                    + SEE_REJECTED,
+                    is_failure=False,
+                )
             else:
                 kind = "syslog"
                 self._problem(
                     name,
-                    "its beginning does not look like an ESXi log; "
-                    "lines that no pattern knows go to the rejected lines",
+                    "the file is not recognised as an ESXi log; unknown lines are rejected"
+                    + SEE_REJECTED,
+                    is_failure=False,
                 )
-        self._plan.files.append(self._source_file(candidate, kind, head))
+        try:
+            self._plan.files.append(self._source_file(candidate, kind, head, is_wrapped))
+        except UnreadableError as problem:
+            self._problem(name, str(problem))
 
-    def _source_file(self, candidate: _Candidate, kind: str, head: bytes) -> SourceFile:
+    def _source_file(
+        self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
+    ) -> SourceFile:
         options = self._options
         vm = datastore = None
         if kind == "vmware_log":
-            where = _VM_FOLDER.fullmatch(candidate.name) or _VM_FOLDER.fullmatch(
-                str(candidate.path.absolute())
-            )
-            vm = options.vm or (where["vm"] if where else None)
-            datastore = options.datastore or (where["datastore"] if where else None)
+            name = candidate.name if candidate.depth else shown_name(candidate.path.absolute())
+            datastore, vm = vm_of(name, options.tailed) or (None, None)
+            vm, datastore = options.vm or vm, options.datastore or datastore
+            if vm is None and not is_wrapped:  # a wrapped line may contain its VM
+                raise UnreadableError(NO_VM_OF_FILE)
         first_line = strip_terminator(head.partition(b"\n")[0])
         return SourceFile(
             path=candidate.path,
@@ -276,12 +371,15 @@ class _Planner:
             generation=generation_of(first_line),
             size_bytes=candidate.path.stat().st_size,
             written_at=candidate.written_at,
-            first_event_time=self._first_event_time(candidate, kind, head),
+            first_event_time=self._first_event_time(candidate, kind, head, is_wrapped),
+            is_wrapped=is_wrapped,
         )
 
-    def _first_event_time(self, candidate: _Candidate, kind: str, head: bytes) -> str:
+    def _first_event_time(
+        self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
+    ) -> str:
         if kind in ("syslog", "vmware_log"):
-            lines = LineRecords(
+            lines = (WrappedRecords if is_wrapped else LineRecords)(
                 Origin(run_id="", source=kind, file=candidate.name),
                 written_at=candidate.written_at,
                 zone=self._options.zone,
@@ -294,70 +392,107 @@ class _Planner:
         return utc_text(candidate.written_at)
 
     def _archive(self, archive: _Candidate) -> None:
-        """Unpack what a tar holds of logs, and take it."""
+        """Unpack the logs of a tar archive and add them."""
+        limits = self._limits
+        if archive.depth == limits.depth:
+            self._problem(
+                archive.name,
+                f"it is an archive within {limits.depth} archives. Unpack the outer ones and replay"
+                " the folder",
+            )
+            return
+        room = archive.room or _Room(limits.most_bytes(archive.path.stat().st_size), limits.logs)
+        archive = replace(archive, room=room)
         folder = tempfile.TemporaryDirectory(prefix="stunwatch-")
         self._plan._unpacked.append(folder)
-        members: list[_Candidate] = []
-        blocks = BlockFile(Blocks(archive.path))
-        sentence = None
-        try:
-            with tarfile.open(fileobj=blocks, mode="r|") as tar:  # type: ignore[call-overload]
-                for member in tar:
-                    if member.isreg() and not member.issparse():
-                        candidate = _member(archive, member, Path(folder.name, str(len(members))))
-                        if self._unpack(_content(tar, member), candidate):
-                            members.append(candidate)
-                if _has_more(tar.fileobj):
-                    sentence = "the archive is damaged; a part of it was read"
-        except tarfile.TarError as problem:
-            sentence = f"the archive is damaged ({problem})"
-        except OSError as problem:
-            sentence = f"it cannot be unpacked: {problem.strerror}"
-        if blocks.problem is not None or sentence is not None:
-            self._problem(archive.name, str(blocks.problem or sentence))
-        root_is_host = any(_HOST_FILE.fullmatch(_first(member.inner)) for member in members)
-        if not members and not archive.root:
-            self._problem(archive.name, "there is no ESXi log in this archive")
-        for candidate in members:
+        before = self._told
+        candidates: list[_Candidate] = []
+        stream = BlockFile(Blocks(archive.path, limits))
+        tar = Archive(stream, limits)
+        for member in tar:
+            candidate = _member(archive, member, Path(folder.name, str(len(candidates))))
+            if member.fault:
+                if candidate.is_promised or member.fault != SPARSE:
+                    self._problem(candidate.name, member.fault)
+            elif self._unpack(tar, member, candidate, room):
+                candidates.append(candidate)
+        if stream.problem is not None or tar.fault:
+            self._problem(archive.name, str(stream.problem or tar.fault))
+        root_is_host = any(_HOST_FILE.fullmatch(_first(each.inner)) for each in candidates)
+        if not candidates and not archive.root and self._told == before:
+            self._problem(archive.name, "there is no ESXi log in this archive", is_failure=False)
+        for candidate in candidates:
             self._take(replace(candidate, root_is_host=root_is_host))
 
-    def _unpack(self, content: Iterator[bytes], candidate: _Candidate) -> bool:
-        """Write a member to disk, unless its beginning shows that it is none of ours."""
-        with candidate.path.open("wb") as copy:
-            copy.write(next(content, b""))
-            copy.flush()
+    def _unpack(self, tar: Archive, member: Member, candidate: _Candidate, room: _Room) -> bool:
+        """Write a member to disk, unless it is not a log or is too large."""
+        content = tar.content()
+        head = bytearray()
+        while len(head) < _SNIFF_BYTES and (piece := next(content, b"")):
+            head += piece
+        path, sentence, written = candidate.path, "", 0
+        try:
+            path.write_bytes(head)
+            written = len(head)
             try:
-                kind = _kind(beginning(candidate.path, _SNIFF_BYTES), is_promised=False)
+                start = beginning(path, _SNIFF_BYTES, self._limits)
+                kind, _ = _kind(start, is_promised=False)
             except UnreadableError:
                 kind = None
             if kind is None and not candidate.is_promised:
-                self._plan.skipped.append(candidate.name)
-                candidate.path.unlink()
+                self._skip(candidate.name)
+                path.unlink()
                 return False
-            copy.writelines(content)
+            sentence = self._why_no_room(path, member, room, written)
+            if not sentence:
+                with path.open("ab") as copy:
+                    for piece in content:
+                        written += len(piece)
+                        if written > room.bytes_left:
+                            sentence = self._too_large
+                            break
+                        copy.write(piece)
+        except OSError as problem:
+            sentence = f"it cannot be unpacked: {(problem.strerror or str(problem)).lower()}"
+        if sentence:
+            path.unlink(missing_ok=True)
+            self._problem(candidate.name, sentence)
+            return False
+        room.bytes_left -= written
+        room.logs_left -= 1
         return True
 
+    def _why_no_room(self, path: Path, member: Member, room: _Room, written: int) -> str:
+        limits = self._limits
+        if room.logs_left <= 0:
+            return (
+                f"the archive has more than {limits.logs:,} logs. Unpack it yourself and replay the"
+                " folder"
+            )
+        if written > room.bytes_left:
+            return self._too_large
+        left = shutil.disk_usage(path.parent).free - (member.size_bytes - written)
+        if left < limits.spare_disk_bytes:
+            return (
+                f"there is too little room in {path.parent.parent} to unpack its"
+                f" {member.size_bytes:,} bytes. TMPDIR names another folder"
+            )
+        return ""
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    """A member's bytes. Of one that ends early, what is there, which extractfile() would drop."""
-    stream = tar.fileobj
-    assert stream is not None
-    stream.seek(member.offset_data)
-    missing = member.size
-    while missing > 0 and (chunk := stream.read(min(missing, _SNIFF_BYTES))):
-        yield chunk
-        missing -= len(chunk)
+    @property
+    def _too_large(self) -> str:
+        return (
+            f"the logs of the archive have more than {self._limits.ratio} times its size. To replay"
+            " all of them, unpack it yourself and replay the folder"
+        )
 
 
-def _has_more(rest: IO[bytes] | None) -> bool:
-    """Whether more than padding lies behind the last member: tarfile stops at a bad header."""
-    while rest is not None and (chunk := rest.read(_SNIFF_BYTES)):
-        if chunk.strip(b"\0"):
-            return True
-    return False
+def shown_name(path: Path) -> str:
+    """Return a path as text that JSON accepts: file names may not be UTF-8."""
+    return decode(os.fsencode(path))
 
 
-def _member(archive: _Candidate, member: tarfile.TarInfo, path: Path) -> _Candidate:
+def _member(archive: _Candidate, member: Member, path: Path) -> _Candidate:
     inner = member.name.lstrip("./")
     return _Candidate(
         path=path,
@@ -365,8 +500,15 @@ def _member(archive: _Candidate, member: tarfile.TarInfo, path: Path) -> _Candid
         root=_root_name(PurePosixPath(archive.name)),
         inner=inner,
         root_is_host=False,
-        written_at=_moment(member.mtime),
+        written_at=moment(member.written_at),
+        depth=archive.depth + 1,
+        room=archive.room,
     )
+
+
+def _packer(head: bytes) -> str:
+    """Return the name of a format that replay does not unpack; empty for any other file."""
+    return next((name for magic, name in _OTHER_PACKERS.items() if head.startswith(magic)), "")
 
 
 def _first(inner: str) -> str:
@@ -378,7 +520,7 @@ def _root_name(root: PurePath) -> str:
 
 
 def _host_of(candidate: _Candidate) -> str | None:
-    """The host of a file by where it lies: a bundle's name, or the first folder below the path."""
+    """Return a file's host by its location: a bundle's name, or the first folder below the path."""
     for part in reversed(re.split("[/!]", _ARCHIVE_ENDING.sub("", candidate.name))):
         bundle = _BUNDLE.fullmatch(_ARCHIVE_ENDING.sub("", part))
         if bundle is not None:
@@ -391,50 +533,59 @@ def _host_of(candidate: _Candidate) -> str | None:
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
-    """A sort key under which vmware-10.log comes after vmware-9.log."""
-    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name)]
+    """Return a sort key that puts vmware-10.log after vmware-9.log."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,19})", name)]
 
 
-def _moment(seconds: float) -> datetime:
-    """A time of writing; the epoch in place of one that no calendar has."""
+def moment(seconds: float) -> datetime:
+    """Convert a modification time; one that is out of range becomes the epoch."""
+    epoch = datetime.fromtimestamp(0, UTC)
     try:
-        moment = datetime.fromtimestamp(int(seconds), UTC)
+        found = datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
-    return moment if FIRST_YEAR <= moment.year <= LAST_YEAR else datetime.fromtimestamp(0, UTC)
+        return epoch
+    return found if FIRST_YEAR <= found.year <= LAST_YEAR else epoch
 
 
-def _kind(head: bytes, *, is_promised: bool) -> str | None:
-    """syslog, vmware_log, esxtop or tar, by a file's first bytes; None for anything else.
+def _kind(head: bytes, *, is_promised: bool) -> tuple[str | None, bool]:
+    """Return the kind of a file by its first bytes, and whether most of its lines are wrapped.
 
-    Where the name promises a log, one line that looks like one is enough; elsewhere it must be
-    one line in four, so that a text that quotes a log is none.
+    The kind is syslog, vmware_log, esxtop or tar; None for anything else.
+
+    If the name is a log's, one line that looks like a log is enough. Otherwise one line in four
+    must look like a log, so that a text that quotes a log is not taken for one.
     """
     if head[257:262] == b"ustar":
-        return "tar"
+        return "tar", False
     if esxtop.is_header(head):
-        return "esxtop"
+        return "esxtop", False
     finder = Finder(HOST_FILE)
     counts = {"syslog": 0, "vmware_log": 0}
-    lines = 0
+    lines = wrapped = 0
     for raw in _whole_lines(head)[: _PROMISED_LINES if is_promised else _SNIFF_LINES]:
         line = strip_terminator(raw)
         if not line:
             continue
         lines += 1
         found = finder.find(decode(line[:_HEAD_BYTES]))
+        if found is None or b"\x1b" in line:
+            inner = (finder.find(each.line) for each in unwrap(decode(line)))
+            found = next((each for each in inner if each is not None), None)
+            wrapped += found is not None
         if found is not None and not found[0].is_vague:
-            counts[found[0].source] += 1
+            # A syslog file may hold the logs of VMs; each line then has its host and VM.
+            is_vms = found[0].name.startswith(VMWARE_LOG)
+            counts["vmware_log" if is_vms else "syslog"] += 1
     telling = sum(counts.values())
     if not telling or (not is_promised and telling * 4 < lines):
-        return None
-    return max(counts, key=lambda source: counts[source])
+        return None, False
+    return max(counts, key=lambda source: counts[source]), wrapped * 2 > telling
 
 
 def _whole_lines(head: bytes) -> list[bytes]:
     lines = head.split(b"\n")
     if len(head) >= _SNIFF_BYTES and len(lines) > 1:
-        lines.pop()  # it goes on
+        lines.pop()  # incomplete
     return lines
 
 

@@ -1,5 +1,5 @@
-"""What a vCenter knows becomes records: the VMs' own logs, counters, inventory. It is only read.
+"""Reads VM logs, counters and inventory from a vCenter and converts them to records. Never writes.
 
-session.py is the one door to the vCenter; fleet.py keeps what there is and where; pace.py says how
-often a host and a datastore may be asked. On them stand vmlogs.py, latency.py and inventory.py.
+session.py sends every request to the vCenter. fleet.py tracks hosts, VMs and datastores. pace.py
+limits the rate of requests per host and datastore. vmlogs.py, latency.py and inventory.py use them.
 """

@@ -1,11 +1,11 @@
-"""What a vCenter has, and where: hosts, VMs, datastores, clusters.
+"""Tracks the hosts, VMs, datastores and clusters of a vCenter.
 
 fleet = Fleet(session)
 while True:
-    stirred = fleet.wait(30)    # the VMs that something was done to
+    stirred = fleet.wait(30)    # the VMs that were changed
     fleet.machines              # all VMs as they are now, by managed-object id
 
-One property filter brings everything once, and then only what changes.
+One property filter returns everything once, and then only what changes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from pyVmomi import vim, vmodl
 
-from ingest.vcenter.names import host_name
-from ingest.vcenter.session import Session
-from ingest.vcenter.tags import read_tags
+from stunwatch.ingest.vcenter.names import host_name
+from stunwatch.ingest.vcenter.session import Session
+from stunwatch.ingest.vcenter.tags import read_tags
 
 PROPERTIES: Final[Mapping[Any, tuple[str, ...]]] = {
     vim.VirtualMachine: (
@@ -29,7 +29,7 @@ PROPERTIES: Final[Mapping[Any, tuple[str, ...]]] = {
         "datastore",
         "config.files",
         "customValue",
-        # What changes when something is done to a VM that stops it.
+        # These change with operations that stun a VM.
         "recentTask",
         "snapshot",
         "runtime.powerState",
@@ -43,69 +43,69 @@ PROPERTIES: Final[Mapping[Any, tuple[str, ...]]] = {
     ),
     vim.ComputeResource: ("name",),
     vim.Datastore: ("name", "parent"),
-    # A datacenter's path is made of the folders above it.
+    # The path of a datacenter consists of the folders above it.
     vim.Datacenter: ("name", "parent"),
     vim.Folder: ("name", "parent"),
 }
 TAGS_EVERY_S: Final = 300.0
 FIRST_ANSWER_S: Final = 60
-"""How long a vCenter may gather the first answer, which tells of everything."""
+"""How long a vCenter may take for the first answer, which contains all objects."""
 
 # [san-01] app01/app01.vmx, or [san-01] app01/
-_DATASTORE_PATH = re.compile(r"\[(?P<datastore>.+?)\] ?(?P<path>.*)")
+_DATASTORE_PATH = re.compile(r"\[(?P<datastore>.{1,255}?)\] ?(?P<path>.*)")
 
 Reference = tuple[str, str]
-"""A managed object: its type, and its id."""
+"""A managed object: its type and its id."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A VM, and where its logs lie."""
+    """A VM and the location of its logs."""
 
     id: str
-    """The managed-object id, `vm-42`: the same as long as the VM is in this vCenter."""
+    """The managed-object id, `vm-42`. It does not change while the VM is in this vCenter."""
     name: str
-    """As it is displayed; anybody may change it."""
+    """The display name, which users may change."""
     host: str
     cluster: str
     datacenter: str
     """Its inventory path: `europe/lab`."""
     datastore: str
     log_folder: str
-    """On the datastore: `app01`."""
+    """The folder on the datastore: `app01`."""
     attributes: Mapping[str, str]
     tags: frozenset[str] = frozenset()
-    """`category/name`; only where the fleet was asked for them."""
+    """`category/name`; only if the fleet reads tags."""
 
     @property
     def folder_name(self) -> str:
-        """What every other source calls the VM: the folder's name, which a renamed VM keeps."""
+        """Return the folder's name: the VM's name in all other sources, unchanged by a rename."""
         return self.log_folder.rpartition("/")[2]
 
     @property
     def share(self) -> str:
-        """The datastore, as no other datacenter names one: work is shared by it."""
+        """Return the datastore with its datacenter, a unique name. Work is divided by it."""
         return f"{self.datacenter}/{self.datastore}"
 
     @property
     def key(self) -> str:
-        """The place of its logs."""
+        """Return the location of its logs."""
         return f"{self.share}/{self.log_folder}"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which VMs. What is empty selects all."""
+    """Selects VMs. An empty field selects all."""
 
     clusters: frozenset[str] = frozenset()
     datastores: frozenset[str] = frozenset()
     attributes: frozenset[tuple[str, str]] = frozenset()
-    """Custom attributes, (name, value), of which a VM must have one."""
+    """Custom attributes, (name, value). A VM must have one of them."""
     tags: frozenset[str] = frozenset()
-    """`category/name`, of which a VM must have one."""
+    """`category/name`. A VM must have one of them."""
 
     def takes(self, machine: Machine) -> bool:
-        """Whether a VM is one of them."""
+        """Return True if the VM is selected."""
         return (
             (not self.clusters or machine.cluster in self.clusters)
             and (not self.datastores or machine.datastore in self.datastores)
@@ -115,10 +115,10 @@ class Selection:
 
 
 class Fleet:
-    """Follows a vCenter. For one thread."""
+    """Tracks a vCenter's VMs. Use it from one thread only."""
 
     def __init__(self, session: Session, *, with_tags: bool = False) -> None:
-        """`with_tags`: read tags too, every few minutes: no update tells of them."""
+        """`with_tags`: also read tags, every few minutes, because updates do not contain them."""
         self._session = session
         self._with_tags = with_tags
         self._tags: dict[str, frozenset[str]] = {}
@@ -131,12 +131,12 @@ class Fleet:
         self.machines: dict[str, Machine] = {}
 
     def wait(self, seconds: int) -> set[str]:
-        """Take in what changes within so many seconds, and return as soon as something does.
+        """Wait up to `seconds` for changes, and return as soon as there are any.
 
-        Returns the ids of the VMs that something was done to, of all VMs at first. After a new
-        login everything is read anew; then it returns those that are not as they were.
+        Returns the ids of the VMs that changed; the first call returns all VMs. After a new login,
+        everything is read again and the ids of the VMs that differ are returned.
 
-        Raises VCenterError and its kin.
+        Raises VCenterError or a subclass.
         """
         tagged = self._read_tags()
         if self._collector is None or self._session.logins != self._logins:
@@ -153,7 +153,7 @@ class Fleet:
         return {id for kind, id in told if kind == _MACHINE}
 
     def _read_tags(self) -> set[Reference]:
-        """The VMs whose tags are not as they were when they were last looked at."""
+        """Return the VMs whose tags changed since the last read."""
         if not self._with_tags or time.monotonic() < self._tags_at + TAGS_EVERY_S:
             return set()
         before, self._tags = self._tags, read_tags(self._session)
@@ -173,7 +173,7 @@ class Fleet:
         self._known = {}
         told = self._take(self._updates(FIRST_ANSWER_S))
         if self._session.logins != self._logins:
-            # The session was lost meanwhile, and the filter with it.
+            # The session expired in the meantime, and its filter with it.
             self._collector = None
             return set()
         before, self.machines = self.machines, {}
@@ -197,7 +197,7 @@ class Fleet:
             is_more = bool(updates.truncated)
 
     def _take(self, updates: Iterable[Any]) -> set[Reference]:
-        """Keep what the updates say; return what they speak of."""
+        """Store the updates; return the objects that they concern."""
         told = set()
         for update in updates:
             reference = _reference(update.obj)
@@ -211,7 +211,7 @@ class Fleet:
         return told
 
     def _place(self, told: set[Reference]) -> None:
-        """Work out again where these VMs are; all VMs, if something else changed too."""
+        """Update the given VMs; all VMs if another object changed too."""
         machines = {id for kind, id in told if kind == _MACHINE}
         if len(machines) < len(told):
             machines = {id for kind, id in self._known if kind == _MACHINE}
@@ -223,7 +223,7 @@ class Fleet:
                 self.machines[id] = machine
 
     def _machine(self, id: str) -> Machine | None:
-        """A VM as it is known; None while it is not known where its logs lie."""
+        """Return a VM, or None if the location of its logs is not known yet."""
         known = self._known.get((_MACHINE, id), {})
         files, host = known.get("config.files"), self._get(known.get("runtime.host"))
         if not files or not host:
@@ -234,7 +234,7 @@ class Fleet:
         folder = place["path"].rstrip("/")
         if not files.logDirectory:
             folder = folder.rpartition("/")[0]
-        # Two datacenters may have datastores of one name.
+        # Two datacenters may have datastores with the same name.
         datastores = [self._get(each) for each in known.get("datastore") or ()]
         datastore = next(
             (each for each in datastores if each.get("name") == place["datastore"]), {}
@@ -260,7 +260,7 @@ class Fleet:
         )
 
     def _datacenter(self, known: Mapping[str, Any]) -> str:
-        """The path of the datacenter that something lies in."""
+        """Return the path of an object's datacenter."""
         names: list[str] = []
         parent = known.get("parent")
         while parent is not None and (above := self._get(parent)):
@@ -270,7 +270,7 @@ class Fleet:
         return "/".join(reversed(names))
 
     def _get(self, managed_object: Any) -> dict[str, Any]:
-        """What is known of an object; nothing of none, or of the root folder."""
+        """Return an object's known properties; empty for None and for the root folder."""
         return {} if managed_object is None else self._known.get(_reference(managed_object), {})
 
 
@@ -282,7 +282,7 @@ def _reference(managed_object: Any) -> Reference:
 
 
 def _filter(content: Any) -> Any:
-    """All objects of the types in PROPERTIES, wherever they are."""
+    """Return a filter for all objects of the types in PROPERTIES, in any folder."""
     collector = vmodl.query.PropertyCollector
     view = content.viewManager.CreateContainerView(content.rootFolder, list(PROPERTIES), True)
     through = collector.TraversalSpec(

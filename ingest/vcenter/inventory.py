@@ -1,8 +1,8 @@
-"""What vCenter knows of hosts, their storage and their VMs becomes facts of the inventory.
+"""Converts vCenter's data on hosts, their storage and their VMs to inventory facts.
 
-A fact has a kind, who told it, and fields of schemas/inventory_item.v1: what `esxcli` says of a
-host, vCenter says too, in other words. Facts come in parts, each the whole of what is said of one
-subject at one moment: a part that is equal to the one before tells of no change.
+A fact has a kind, a source, and fields of schemas/inventory_item.v1. vCenter reports the same facts
+on a host as `esxcli`, in other terms. Facts are grouped in parts. A part is everything reported
+about one subject at one moment; if a part equals the previous one, nothing has changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ingest.vcenter.names import folder_in, host_name, volume_path
-from ingest.vcenter.properties import Properties
+from stunwatch.ingest.vcenter.names import folder_in, host_name, volume_path
+from stunwatch.ingest.vcenter.properties import Properties
 
 HOST_PATHS: Final = (
     "name",
@@ -42,7 +42,7 @@ VM_PATHS: Final = (
 NAMES: Final = "vcenter names"
 EXTENTS: Final = "vcenter extents"
 RAW_DEVICE_MAPPINGS: Final = "vcenter raw device mappings"
-"""Who tells what, as esxcli's commands are named in items that they told."""
+"""Sources of facts, in place of the esxcli command in items from esxcli."""
 
 _TRANSPORTS: Final = {
     "FibreChannel": "fc",
@@ -55,7 +55,7 @@ _TRANSPORTS: Final = {
     "Rdma": "rdma",
     "Tcp": "tcp",
 }
-"""By the beginning of the API's class: esxcli's word."""
+"""esxcli's term, by the beginning of the API's class name."""
 
 _SUPPORT: Final = {
     "vStorageSupported": "supported",
@@ -67,7 +67,7 @@ _64_BITS: Final = 0xFFFFFFFFFFFFFFFF
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that vCenter says of a host. `said` are the item's fields, in their order."""
+    """One fact that vCenter reports about a host. `said` are the item's fields, in order."""
 
     kind: str
     told_by: str
@@ -76,22 +76,22 @@ class Fact:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an object's own properties do not tell."""
+    """Names that an object's own properties do not contain."""
 
     clusters: Mapping[str, str]
-    """By managed-object id, the name."""
+    """Cluster names by managed-object id."""
     attributes: Mapping[int, str]
-    """By key, the name of a custom attribute."""
+    """Names of custom attributes by key."""
 
 
 def shown_name(host: Properties) -> str:
-    """The host's name as its log lines have it."""
+    """Return the host's name as its log lines spell it."""
     own = host.get("config.network.dnsConfig")
     return host_name(host["name"], own and own.hostName, own and own.domainName)
 
 
 def host_parts(moid: str, host: Properties, surroundings: Surroundings) -> dict[str, list[Fact]]:
-    """What is said of a host, by subject."""
+    """Return the facts on a host, by subject."""
     return {
         "host": list(_names(moid, host, surroundings)),
         "storage": [*_extents(host), *_devices(host), *_paths(host)],
@@ -100,19 +100,19 @@ def host_parts(moid: str, host: Properties, surroundings: Surroundings) -> dict[
 
 @dataclass(frozen=True)
 class Machine:
-    """What is said of a VM."""
+    """The facts on a VM."""
 
     host_moid: str
-    """The host that runs it, who says it all."""
+    """The host that runs the VM. It is the source of these facts."""
     vm: str
     datastore: str
     facts: list[Fact]
     mappings: list[Fact]
-    """Of its raw device mappings; what a host says of them is said of all its VMs at once."""
+    """The VM's raw device mappings. Those of all VMs of a host form one part."""
 
 
 def machine(moid: str, vm: Properties, surroundings: Surroundings) -> Machine | None:
-    """None for a template, and for a VM whose files or host are not known."""
+    """Return a VM's facts; None for a template, or if its files or its host are unknown."""
     path = vm.get("config.files.vmPathName")
     if not path or vm.get("config.template") or "runtime.host" not in vm:
         return None
@@ -132,7 +132,7 @@ def machine(moid: str, vm: Properties, surroundings: Surroundings) -> Machine | 
 
 
 def mappings_part(machines: Iterable[Machine]) -> list[Fact]:
-    """The raw device mappings of all VMs of a host, which has no others."""
+    """Return the raw device mappings of all VMs of a host, as one complete list."""
     found = [each for one in machines for each in one.mappings]
     return [_fact("listing", RAW_DEVICE_MAPPINGS), *sorted(found, key=lambda each: each.said)]
 
@@ -218,7 +218,7 @@ def _paths(host: Properties) -> Iterator[Fact]:
 
 
 def _units(host: Properties) -> dict[str, Any]:
-    """The multipathing of LUNs, by the LUN's key."""
+    """Return the multipathing of each LUN, by the LUN's key."""
     multipath = host.get("config.storageDevice.multipathInfo")
     return {each.lun: each for each in multipath.lun} if multipath else {}
 
@@ -229,9 +229,9 @@ def _transport(transport: Any) -> str | None:
 
 
 def _target(transport: Any) -> str:
-    """The array's port as esxcli writes it; of iSCSI its name alone."""
+    """Return the array's port as esxcli writes it; for iSCSI only its name."""
     if hasattr(transport, "portWorldWideName"):
-        # The API's numbers have a sign.
+        # The API returns signed numbers.
         node = transport.nodeWorldWideName & _64_BITS
         return f"fc.{node:016x}:{transport.portWorldWideName & _64_BITS:016x}"
     return getattr(transport, "iScsiName", "") or ""
@@ -255,7 +255,7 @@ def _raw_device_mappings(vm: Properties) -> Iterator[Fact]:
 
 
 def _tags(known: Properties, surroundings: Surroundings) -> list[str]:
-    """Tags, and custom attributes as `name=value`."""
+    """Return tags, and custom attributes as `name=value`."""
     attributes: Iterable[Any] = known.get("customValue") or ()
     named = {
         f"{surroundings.attributes[each.key]}={each.value}"

@@ -1,9 +1,9 @@
-"""vCenter's real-time counters become samples (schemas/esxtop_sample.v1 with `origin = vcenter`).
+"""Converts vCenter's real-time counters to samples (schemas/esxtop_sample.v1, `origin = vcenter`).
 
-Every host measures in steps of 20 s and keeps an hour of them, of its devices and of its VMs'
-disks. They are asked for many at a time, as CSV, and no step twice: an ask says from when on. This
-module works out what to ask (`Rounds`, `questions`) and reads answers (`answers_in`, `samples`);
-nothing here reads a clock or the network but what it is handed.
+Every host measures its devices and its VMs' disks in steps of 20 s and keeps one hour of them.
+Queries ask for many objects at a time, as CSV. Each query contains a start time, so that no step is
+read twice. This module decides what to query (`Rounds`, `questions`) and parses the answers
+(`answers_in`, `samples`). It does not read the clock or the network.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from xml.etree import ElementTree
 
 from pyVmomi import vim
 
-from ingest.records import Record
-from ingest.times import utc_text
+from stunwatch.ingest.records import Record
+from stunwatch.ingest.times import utc_text
 
 TOPIC: Final = "esxi.vcenter"
 
 STEP: Final = timedelta(seconds=20)
 KEPT: Final = timedelta(hours=1)
-"""How far back a host remembers steps."""
+"""How long a host keeps its steps."""
 
 SPAN: Final = timedelta(minutes=2)
-"""So much time is asked of all before more is asked of any: after an absence all come back to the
-present side by side. jobs/detect.py takes samples that are three minutes behind others."""
+"""Maximum time span of one round. After an outage, all objects catch up together, span by span:
+jobs/detect.py accepts samples that are up to three minutes behind others."""
 
 AT_ONCE: Final = {"HostSystem": 10, "VirtualMachine": 100}
-"""Objects in one call: answers of about a megabyte."""
+"""Objects per call. An answer then has about a megabyte."""
 
 EVERY_INSTANCE: Final = "*"
 _NAMESPACE: Final = "{urn:vim25}"
-_NOTHING: Final = "-1"
-"""What stands for a step in which an instance was not measured."""
+LARGEST_VALUE: Final = 1e12
+"""Larger and negative values are ignored: vCenter returns -1 for a step in which an instance was
+not measured."""
 
 
 class Wanted(NamedTuple):
-    """A counter as vCenter names it, group.counter.rollup, and the field that it becomes."""
+    """A vCenter counter, as group.counter.rollup, and the sample field for it."""
 
     counter: str
     field: str
@@ -60,41 +61,41 @@ COUNTERS: Final = {
         Wanted("virtualDisk.numberWriteAveraged.average", "writes_per_second"),
     ),
 }
-"""By the kind of object that is asked. esxtop knows more; these are what every release has."""
+"""By type of object. esxtop has more counters; these exist in every release."""
 
 OBJECT_CLASSES: Final = {"HostSystem": "scsi_device", "VirtualMachine": "virtual_disk"}
 
-# The units that a field has, by those that a counter may come in.
+# Factor to the unit of the field, by the unit of the counter.
 _FACTORS: Final = {"millisecond": 1.0, "microsecond": 0.001, "number": 1.0}
 
 
 class Measured(NamedTuple):
-    """What becomes of one counter's numbers."""
+    """The sample field for a counter, and the factor for its values."""
 
     field: str
     factor: float
 
 
 Counters = dict[str, dict[str, Measured]]
-"""By kind of object, by the id that this vCenter gave the counter."""
+"""By type of object, then by the counter's id in this vCenter."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """A host or a VM whose counters are asked for."""
+    """A host or a VM whose counters are queried."""
 
     moid: str
     kind: str
     """HostSystem or VirtualMachine."""
     host: str
-    """The host's name as its own log lines have it; of a VM the host that it runs on."""
+    """The host's name as its own log lines spell it; for a VM, the host that it runs on."""
     vm: str = ""
     """The VM's folder."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One object's steps after `after`, up to and with `until`."""
+    """A query for one object's steps after `after`, up to and including `until`."""
 
     entity: Entity
     after: datetime
@@ -103,32 +104,34 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one object measured: its steps' times, and of each series as many numbers (text)."""
+    """The measurements of one object: the times of its steps, and one number (text) for each step
+    in every series."""
 
     moid: str
-    times: list[datetime]
+    times: list[datetime | None]
+    """None if a step's timestamp is not valid."""
     series: list[tuple[str, str, list[str]]]
     """(counter id, instance, numbers)"""
 
 
 @dataclass
 class Rounds:
-    """Which steps were taken already, and which to ask for next."""
+    """Tracks which steps were read, and which to query next."""
 
     taken: dict[str, datetime] = field(default_factory=dict)
-    """By object: the newest step that was taken."""
+    """The newest step that was read, by object."""
     until: datetime | None = None
-    """Up to here everybody was asked; None before the first round."""
+    """All objects have been queried up to here; None before the first round."""
 
     def next_until(self, now: datetime) -> datetime:
-        """Up to when to ask everybody now (vCenter's own time)."""
+        """Return the end of the next round. `now` is vCenter's time."""
         known = self.until or max(self.taken.values(), default=now - KEPT)
         return min(_at_a_step(now), _at_a_step(max(known, now - KEPT)) + SPAN)
 
     def questions(
         self, entities: Iterable[Entity], until: datetime, now: datetime
     ) -> Iterator[list[Question]]:
-        """What to ask of these objects, in lists of one kind for one call each."""
+        """Yield queries for these objects; each list is one call with objects of one type."""
         waiting: dict[str, list[Question]] = {kind: [] for kind in AT_ONCE}
         for entity in entities:
             after = max(self.taken.get(entity.moid, now - KEPT), now - KEPT)
@@ -141,14 +144,17 @@ class Rounds:
                 waiting[entity.kind] = []
         yield from filter(None, waiting.values())
 
-    def take(self, answer: Answer) -> None:
-        """Remember what was taken. Steps that are not there yet will be asked for again."""
-        if answer.times:
-            self.taken[answer.moid] = max(answer.times)
+    def take(self, answer: Answer, until: datetime) -> None:
+        """Record which steps were read, up to `until` at most.
+
+        Steps that are not available yet will be queried again.
+        """
+        if times := [at for at in answer.times if at is not None and at <= until]:
+            self.taken[answer.moid] = max(times)
 
 
 def counters_of(offered: Iterable[vim.PerformanceManager.CounterInfo]) -> Counters:
-    """What of the wanted counters this vCenter offers, by its own ids."""
+    """Return those of the wanted counters that this vCenter has, by its own ids."""
     found = {
         f"{each.groupInfo.key}.{each.nameInfo.key}.{each.rollupType}": each for each in offered
     }
@@ -165,7 +171,7 @@ def counters_of(offered: Iterable[vim.PerformanceManager.CounterInfo]) -> Counte
 
 
 def query(question: Question, counters: Counters) -> vim.PerformanceManager.QuerySpec:
-    """A question as vCenter takes it. The step at `startTime` itself is left out of its answer."""
+    """Return a question as a vCenter query. vCenter excludes the step at `startTime` itself."""
     kind = question.entity.kind
     return vim.PerformanceManager.QuerySpec(
         entity=getattr(vim, kind)(question.entity.moid),
@@ -181,10 +187,10 @@ def query(question: Question, counters: Counters) -> vim.PerformanceManager.Quer
 
 
 def answers_in(soap: bytes) -> Iterator[Answer]:
-    """The answers in the body of a QueryPerfResponse.
+    """Yield the answers in the body of a QueryPerfResponse.
 
-    Read here and not by pyVmomi, which makes an object of every number's wrapping: twelve times
-    slower. Raises ElementTree.ParseError for what is no XML.
+    Parsed here because pyVmomi creates an object for every number and is twelve times slower.
+    Raises ElementTree.ParseError if the body is not XML.
     """
     body = ElementTree.fromstring(soap)  # noqa: S314 - vCenter's, over verified TLS
     for each in body.iter(f"{_NAMESPACE}returnval"):
@@ -192,7 +198,7 @@ def answers_in(soap: bytes) -> Iterator[Answer]:
         yield Answer(
             moid=each.findtext(f"{_NAMESPACE}entity") or "",
             # 20,2024-05-06T07:08:20Z,20,2024-05-06T07:08:40Z
-            times=[datetime.fromisoformat(step).astimezone(UTC) for step in steps[1::2]],
+            times=[_time(step) for step in steps[1::2]],
             series=[
                 (
                     value[0][0].text or "",
@@ -207,10 +213,10 @@ def answers_in(soap: bytes) -> Iterator[Answer]:
 def samples(
     answer: Answer, question: Question, counters: Counters, received_at: str
 ) -> Iterator[Record]:
-    """The samples of one answer, without steps that were not asked for and numbers there are not.
+    """Yield the samples of one answer, without steps that were not queried and missing values.
 
-    Of a virtual disk, the guest's latency of reads and writes together is their mean by the number
-    of each.
+    For a virtual disk, the guest's latency of all commands is the mean of read and write latency,
+    weighted by the number of each.
     """
     entity = question.entity
     first: Record = {
@@ -225,15 +231,15 @@ def samples(
     wanted = [
         (number, utc_text(at))
         for number, at in enumerate(answer.times)
-        if question.after < at <= question.until
+        if at is not None and question.after < at <= question.until
     ]
     for instance, fields in _by_instance(answer, counters[entity.kind]).items():
         device = f"{entity.vm}:{instance}" if entity.vm else instance
         for number, event_time in wanted:
             measured = {
-                name: float(numbers[number]) * factor
+                name: value * factor
                 for name, factor, numbers in fields
-                if numbers[number] and numbers[number] != _NOTHING
+                if (value := _value(numbers[number])) is not None
             }
             if not measured:
                 continue
@@ -249,10 +255,28 @@ def samples(
             }
 
 
+def _value(text: str) -> float | None:
+    """Return a counter's value; None if there is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= LARGEST_VALUE else None
+
+
+def _time(step: str) -> datetime | None:
+    """Parse `2024-05-06T07:08:20Z`; None if it is not a time with a zone."""
+    try:
+        at = datetime.fromisoformat(step)
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _by_instance(
     answer: Answer, counters: Mapping[str, Measured]
 ) -> dict[str, list[tuple[str, float, list[str]]]]:
-    """By instance: (field, factor, numbers). What is of all instances together is none of them."""
+    """Return (field, factor, numbers) by instance. Totals over all instances are left out."""
     found: dict[str, list[tuple[str, float, list[str]]]] = {}
     steps = len(answer.times)
     for counter, instance, numbers in answer.series:
@@ -263,7 +287,7 @@ def _by_instance(
 
 
 def _of_both(measured: Mapping[str, float]) -> dict[str, float]:
-    """Commands a second, and the guest's latency of a command, from those of reads and writes."""
+    """Return commands per second and the guest's latency per command, from reads and writes."""
     reads, writes = measured.get("reads_per_second"), measured.get("writes_per_second")
     if reads is None or writes is None:
         return {}
@@ -279,6 +303,6 @@ def _of_both(measured: Mapping[str, float]) -> dict[str, float]:
 
 
 def _at_a_step(moment: datetime) -> datetime:
-    """The last end of a step up to this moment."""
+    """Return the last end of a step up to this moment."""
     seconds = int(moment.timestamp())
     return datetime.fromtimestamp(seconds - seconds % int(STEP.total_seconds()), UTC)

@@ -1,19 +1,19 @@
-"""What hosts and VMs are called elsewhere: in log lines, and on datastores."""
+"""Translates vCenter's names to the names of hosts and VMs in log lines and on datastores."""
 
 from __future__ import annotations
 
 import re
 
-from ingest.records import fuller_host
+from stunwatch.ingest.records import fuller_host
 
-# What many hosts call themselves before they are given a name.
+# The name of a host before it is configured.
 _NO_NAME = re.compile(r"localhost(?:\..*)?", re.IGNORECASE)
 
 
 def host_name(in_vcenter: str, own_name: str | None, own_domain: str | None) -> str:
-    """The name that the host's own log lines carry, in its fullest form.
+    """Return the host's name as its own log lines spell it, in its longest form.
 
-    vCenter may know the host by an address, or by a name that the host never says.
+    vCenter may list the host by an address, or by a name that does not occur in its logs.
     """
     if not own_name or _NO_NAME.fullmatch(own_name):
         return in_vcenter
@@ -22,7 +22,7 @@ def host_name(in_vcenter: str, own_name: str | None, own_domain: str | None) -> 
 
 
 def folder_in(datastore_path: str) -> str:
-    """What every other source calls a VM: `[san-01] app01/app01.vmx` → app01."""
+    """Return a VM's name in all other sources: `[san-01] app01/app01.vmx` → app01."""
     return datastore_path.rpartition("] ")[2].rpartition("/")[0].rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""How often to ask, and how long to wait after a refusal."""
+"""Rate limits for requests, and waiting times after a refusal."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 60.0
 
 
-def wait_seconds(attempt: int, dice: Callable[[], float] = random.random) -> float:
-    """How long to wait after the `attempt`-th refusal in a row (1, 2, …).
+def wait_seconds(attempt: int, rng: Callable[[], float] = random.random) -> float:
+    """Return how many seconds to wait after the `attempt`-th refusal in a row (1, 2, …).
 
-    Twice as long each time, up to a minute; of that between a half and the whole, by chance, so
-    that collectors that were refused together do not come back together.
+    The limit doubles each time, up to a minute. The wait is random between half of the limit and
+    the limit, so that collectors refused at the same time do not retry at the same time.
     """
     longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt - 1, 30))
-    return longest * (0.5 + dice() / 2)
+    return longest * (0.5 + rng() / 2)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """So many a second over time, and so many at once after a pause."""
+    """A rate limit: `per_second` on average, and `burst` at once after a pause."""
 
     per_second: float
     burst: float
 
 
 class Bucket:
-    """A token bucket: in any span of t seconds no more are used than burst + t · per_second."""
+    """A token bucket: at most burst + t · per_second tokens are used in any t seconds."""
 
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -41,12 +41,12 @@ class Bucket:
         self._filled_at = now()
 
     def wait_seconds(self, count: float = 1.0) -> float:
-        """How long until `count` may be used at once, or all that it ever holds; 0: now."""
+        """Return the seconds until `count` tokens are available (at most a full bucket); 0: now."""
         self._fill()
         return max(0.0, (min(count, self._rate.burst) - self._content) / self._rate.per_second)
 
     def reserve(self) -> float:
-        """Take one, and return how long to wait before using it."""
+        """Take a token, and return how many seconds to wait before using it."""
         self._fill()
         self._content -= 1.0
         return max(0.0, -self._content / self._rate.per_second)
@@ -59,7 +59,7 @@ class Bucket:
 
 
 class Buckets:
-    """Buckets of one rate by name, made when first asked for; threads may share them."""
+    """Token buckets of one rate, by name, created on first use. Threads may share them."""
 
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate

@@ -1,13 +1,13 @@
-"""Who reads what, and how far it has been read: one compacted topic, shared by all collectors.
+"""Read positions and the division of work between collectors, in one compacted Kafka topic.
 
-A message's key names a thing that is followed (`lab/san-01/app01`), its value is how far. Things
-are kept by shares (`lab/san-01`: all VMs of a datastore), and a share's name says which partition
-it is in. The collectors of one kind are a consumer group on the topic: who is assigned a partition
-has its shares, and reads in it, from its beginning, how far the one before had come. Kafka does the
-rest: it notices who is gone, deals anew, and forgets what was overtaken.
+A message's key names a source that is read (`lab/san-01/app01`); its value is how far it has been
+read. Sources are grouped in shares (`lab/san-01`: all VMs of a datastore), and a share's name
+determines its partition. The collectors of one kind form a consumer group on the topic. A collector
+owns the shares in its assigned partitions and reads each partition from the beginning to learn the
+positions. Kafka detects failed collectors, reassigns their partitions, and compacts old positions.
 
-Whoever writes a position has had the records before it acknowledged: after a crash lines come
-twice, and none is missing.
+A position is written only after Kafka has acknowledged the records before it. So after a crash,
+lines may be sent twice, but none is missing.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from confluent_kafka import (
 TOPIC: Final = "collect.positions"
 
 ABSENCE_S: Final = 6
-"""A collector that says nothing for so long is gone, and its shares are dealt to the others."""
+"""Session timeout: after this time without a heartbeat, a collector's shares are reassigned."""
 
 
 class Positions:
-    """This collector's shares, and the positions in them. For one thread, which calls `poll`."""
+    """This collector's shares and their positions. Use it from the one thread that calls `poll`."""
 
     def __init__(self, access: Mapping[str, Any], kind: str) -> None:
-        """`access` is how Kafka is reached, in librdkafka's settings; `kind` names those who share
-        the work, and what the keys begin with.
+        """Join the group.
 
-        Raises KafkaException where Kafka does not answer.
+        `access` contains librdkafka settings for the connection. `kind` identifies the group of
+        collectors that share the work; it is also the prefix of the keys.
+
+        Raises KafkaException if Kafka does not answer.
         """
         self.before_loss: Callable[[], None] = lambda: None
-        """Called before shares go to another collector: the last chance to write positions."""
+        """Called before shares are revoked: the last chance to write positions."""
         self._prefix = f"{kind}:"
         self._mine: set[int] = set()
-        """Partitions that have been read to their end."""
+        """Assigned partitions that have been read to their end."""
         self._values: dict[int, dict[str, bytes]] = {}
         self._consumer = Consumer(
             {
@@ -67,9 +69,9 @@ class Positions:
         )
 
     def poll(self, seconds: float) -> dict[str, bytes]:
-        """Take part in the group, and return what has been written to its shares since.
+        """Take part in the group, and return new positions in this collector's shares.
 
-        That may be this collector's own. Raises KafkaException for what does not pass.
+        They include positions that this collector wrote. Raises KafkaException for fatal errors.
         """
         written: dict[str, bytes] = {}
         for message in self._consumer.consume(1000, seconds):
@@ -92,34 +94,39 @@ class Positions:
 
     @property
     def shares(self) -> frozenset[int]:
-        """The numbers of the shares that are this collector's now: they change as others come."""
+        """Return the numbers of this collector's shares. They change when collectors join."""
         return frozenset(self._mine)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has shares, and has read all positions in them."""
+        """Return True if this collector has shares and has read all positions in them."""
         return bool(self._mine) and self._mine == self._values.keys()
 
+    @property
+    def is_whole(self) -> bool:
+        """Return True if this collector has all shares, and so has read every position."""
+        return len(self._mine) == self._partitions
+
     def share_of(self, name: str) -> int:
-        """The number of a share, by its name."""
+        """Return the number of a share, by its name."""
         return zlib.crc32(name.encode()) % self._partitions
 
     def is_mine(self, name: str) -> bool:
-        """Whether a share is this collector's."""
+        """Return True if this collector has the share."""
         return self.share_of(name) in self._mine
 
     def get(self, share: str, key: str) -> bytes | None:
-        """The position of a thing, in a share that is this collector's."""
+        """Return the position of a source in one of this collector's shares."""
         return self._values.get(self.share_of(share), {}).get(key)
 
     def all(self) -> dict[str, bytes]:
-        """Every position in this collector's shares."""
+        """Return every position in this collector's shares."""
         return {
             key: value for partition in self._mine for key, value in self._values[partition].items()
         }
 
     def message(self, share: str, key: str, value: bytes | None) -> dict[str, Any]:
-        """A position for `Shipper.send`; None takes it away."""
+        """Return a position as a message for `Shipper.send`; None deletes the position."""
         return {
             "key": (self._prefix + key).encode(),
             "value": value,
@@ -127,7 +134,7 @@ class Positions:
         }
 
     def close(self) -> None:
-        """Leave the group: the others take over at once."""
+        """Leave the group, so that the other collectors take over at once."""
         self._consumer.close()
 
     def _assigned(self, consumer: Any, partitions: list[TopicPartition]) -> None:

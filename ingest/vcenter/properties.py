@@ -1,4 +1,4 @@
-"""Properties of many objects in few calls."""
+"""Reads properties of many objects in few calls."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, Final
 
 from pyVmomi import vim, vmodl
 
-from ingest.vcenter.session import Session
+from stunwatch.ingest.vcenter.session import Session
 
 AT_ONCE: Final = 200
-"""Objects in one answer."""
+"""Objects per answer."""
 
 Properties = dict[str, Any]
-"""By path (`config.network.dnsConfig`); what an object does not have, or nobody may see, is not
-there."""
+"""Values by path (`config.network.dnsConfig`). Properties that are unset or not permitted are
+left out."""
 
 
 def read_all(
     session: Session, kind: type, paths: Iterable[str], at_once: int = AT_ONCE
 ) -> Iterator[tuple[str, Properties]]:
-    """Of every object of a kind (vim.HostSystem, …), after its managed-object id.
+    """Yield (managed-object id, properties) of every object of a type (vim.HostSystem, …).
 
-    `at_once` objects come in one answer: fewer where one has much to say.
+    `at_once` is the number of objects per answer: use fewer if each has much data.
     """
     content = session.content
     view = content.viewManager.CreateContainerView(content.rootFolder, [kind], True)
@@ -44,7 +44,7 @@ def read_all(
 def read_some(
     session: Session, kind: type, paths: Iterable[str], moids: Iterable[str]
 ) -> dict[str, Properties]:
-    """Of these objects, by managed-object id; of those that are gone, nothing."""
+    """Return the properties of these objects by managed-object id. Deleted objects are left out."""
     found: dict[str, Properties] = {}
     for moid in moids:
         named = [vmodl.query.PropertyCollector.ObjectSpec(obj=kind(moid))]

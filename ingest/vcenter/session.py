@@ -1,11 +1,11 @@
-"""The one door to a vCenter. It only reads: a method that is not on the list is never sent.
+"""Sends all requests to a vCenter, and only those that read: other methods are never sent.
 
 session = Session(address, credentials)
 session.content.rootFolder          # pyVmomi's objects; all their calls pass through here
 session.read_file(place, offset=0, most=65536)
 
-A call waits out what passes: a session that expired is opened anew, a vCenter that is busy (503,
-429) or away is asked again, each time later. What does not pass is an error with a sentence.
+A call retries temporary errors: if the session has expired, it logs in again; if the vCenter is
+busy (503, 429) or does not answer, it waits longer each time. Permanent errors raise VCenterError.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from pyVmomi.Security import ThumbprintMismatchException
 from pyVmomi.SoapAdapter import SoapResponseDeserializer
 from pyVmomi.VmomiSupport import versionMap
 
-from ingest.vcenter.pace import wait_seconds
+from stunwatch.ingest.vcenter.pace import wait_seconds
 
 READING_METHODS: Final = frozenset(
     {
-        # the session itself
+        # session
         *("RetrieveServiceContent", "CurrentTime", "Login", "Logout"),
-        # properties. Filters and views are a session's own, and end with it
+        # Properties. Filters and views belong to a session and end with it.
         *("Fetch", "RetrieveProperties", "RetrievePropertiesEx", "ContinueRetrievePropertiesEx"),
         *("CreatePropertyCollector", "DestroyPropertyCollector", "CancelRetrievePropertiesEx"),
         *("CreateFilter", "DestroyPropertyFilter"),
@@ -49,7 +49,7 @@ READING_METHODS: Final = frozenset(
         *("WaitForUpdatesEx", "CheckForUpdates", "CancelWaitForUpdates"),
         # counters
         *("QueryPerf", "QueryPerfCounter", "QueryAvailablePerfMetric", "QueryPerfProviderSummary"),
-        # events and tasks. A collector is a session's own
+        # Events and tasks. A collector belongs to a session.
         *("QueryEvents", "CreateCollectorForEvents", "CreateCollectorForTasks"),
         *("ReadNextEvents", "ReadNextTasks", "ReadPreviousEvents", "ReadPreviousTasks"),
         *("ResetCollector", "RewindCollector", "DestroyCollector", "SetCollectorPageSize"),
@@ -58,67 +58,67 @@ READING_METHODS: Final = frozenset(
         *("FetchUserPrivilegeOnEntities", "RetrieveEntityPermissions"),
     }
 )
-"""The names by which they travel. None of them changes anything but the session that calls it."""
+"""Method names in SOAP requests. They change nothing except the session that calls them."""
 
 TAGGING: Final = "/rest/com/vmware/cis/tagging"
 READING_PATHS: Final = re.compile(
     rf"GET {TAGGING}/(?:tag|category)(?:/id:[\w:.-]+)?"
     rf"|POST {TAGGING}/tag-association\?~action=list-attached-objects-on-tags"
 )
-"""What is asked for tags, which SOAP does not know: method and path."""
+"""Allowed REST requests (method and path). They read tags, which SOAP does not offer."""
 _REST_SESSION: Final = "/rest/com/vmware/cis/session"
 _REST_HEADER: Final = "vmware-api-session-id"
 
 _FOR_A_LOGIN: Final = frozenset({"RetrieveServiceContent", "Login"})
 
 API_VERSION: Final = "vim25/6.0"
-"""What is spoken: every vCenter since 6.0 speaks it, and what came later is not needed."""
+"""The API version to request. Every vCenter since 6.0 supports it; newer features are not used."""
 
 CONNECTIONS: Final = 32
-"""Kept open at once; more are opened when needed and closed after."""
+"""Connections kept open. More are opened if needed and closed afterwards."""
 
 REQUEST_TIMEOUT_S: Final = 120.0
-"""A vCenter that says nothing for so long is away. Longer than any wait for updates."""
+"""Timeout after which a vCenter counts as away. Longer than any wait for updates."""
 
 _FILE_PATIENCE_S: Final = 10.0
 _LARGEST_PAGE: Final = 4 << 20
 
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _MOST_LOGINS: Final = 3
-"""So often in a row a call may find that its session is gone."""
+"""How many times in a row a call may log in again because its session expired."""
 
 T = TypeVar("T")
 
 
 class VCenterError(Exception):
-    """What the vCenter refuses, or what is wrong with how it is asked: a sentence."""
+    """The vCenter refused a request, or a setting is wrong. The text is a sentence."""
 
 
 class AwayError(VCenterError):
-    """It does not answer, or is too busy, and has been for longer than patience lasts."""
+    """The vCenter did not answer, or was too busy, for longer than the allowed wait."""
 
 
 class StoppedError(Exception):
-    """The collector is being stopped; nothing more is asked."""
+    """The collector is stopping; no more requests are sent."""
 
 
 class NotReadingError(Exception):
-    """A method that could change something was about to be called: a mistake in this program."""
+    """The program tried to call a method that could change something: a programming error."""
 
 
 class FileGoneError(VCenterError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class UnreadableError(VCenterError):
-    """A file cannot be read now: its datastore is away, or the host that would read it."""
+    """A file cannot be read now: its datastore, or the host that would read it, is unavailable."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a vCenter is, and by what it is recognised: a public authority, `ca_file`, or both.
+    """The address of a vCenter and how to verify it: by a public authority, by `ca_file`, or both.
 
-    `thumbprint` is the SHA-256 of its certificate (64 hex digits; colons do not matter): that very
+    `thumbprint` is the SHA-256 of its certificate (64 hex digits; colons are ignored). That
     certificate is then trusted, whoever signed it.
     """
 
@@ -131,27 +131,27 @@ class Address:
         return self.host if self.port == 443 else f"{self.host}:{self.port}"
 
     def context(self) -> ssl.SSLContext:
-        """How its certificate is verified."""
+        """Return the TLS context that verifies its certificate."""
         return ssl.create_default_context(cafile=self.ca_file)
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who logs in."""
+    """The user name and password for the login."""
 
     user: str
     password: str = field(repr=False)
 
 
 def address_from(environment: Mapping[str, str] = os.environ) -> Address:
-    """STUNWATCH_VCENTER (host, host:port), …_CA_FILE, …_THUMBPRINT. Raises VCenterError."""
+    """Read STUNWATCH_VCENTER (host, host:port), …_CA_FILE, …_THUMBPRINT. Raises VCenterError."""
     text = environment.get("STUNWATCH_VCENTER", "")
     found = re.fullmatch(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?", text)
     if found is None:
         raise VCenterError(
-            f"STUNWATCH_VCENTER is {text!r}: it must name the vCenter, as in vcenter.lab.example."
+            f"STUNWATCH_VCENTER is {text!r}. Set it to the vCenter's name: vcenter.lab.example."
             if text
-            else "Which vCenter? Set STUNWATCH_VCENTER, as in vcenter.lab.example."
+            else "No vCenter given. Set STUNWATCH_VCENTER to its name: vcenter.lab.example."
         )
     thumbprint = environment.get("STUNWATCH_VCENTER_THUMBPRINT", "").replace(":", "").lower()
     if thumbprint and not re.fullmatch("[0-9a-f]{64}", thumbprint):
@@ -161,7 +161,7 @@ def address_from(environment: Mapping[str, str] = os.environ) -> Address:
         )
     ca_file = environment.get("STUNWATCH_VCENTER_CA_FILE", "")
     if ca_file and not Path(ca_file).is_file():
-        raise VCenterError(f"STUNWATCH_VCENTER_CA_FILE: there is no file {ca_file}.")
+        raise VCenterError(f"STUNWATCH_VCENTER_CA_FILE names {ca_file}, which does not exist.")
     return Address(
         found["host"],
         int(found["port"] or 443),
@@ -171,7 +171,7 @@ def address_from(environment: Mapping[str, str] = os.environ) -> Address:
 
 
 def credentials_from(environment: Mapping[str, str] = os.environ) -> Credentials:
-    """STUNWATCH_VCENTER_USER and …_PASSWORD, or the two lines of …_CREDENTIALS, a file.
+    """Read STUNWATCH_VCENTER_USER and …_PASSWORD, or the two lines of the file …_CREDENTIALS.
 
     Raises VCenterError.
     """
@@ -181,9 +181,9 @@ def credentials_from(environment: Mapping[str, str] = os.environ) -> Credentials
     password = environment.get("STUNWATCH_VCENTER_PASSWORD", "")
     if not user or not password:
         raise VCenterError(
-            "Who logs in? Set STUNWATCH_VCENTER_USER and STUNWATCH_VCENTER_PASSWORD, or let"
-            " STUNWATCH_VCENTER_CREDENTIALS name a file of mode 600 whose first line is the user"
-            " and whose second is the password."
+            "No vCenter user given. Set STUNWATCH_VCENTER_USER and STUNWATCH_VCENTER_PASSWORD, or"
+            " set STUNWATCH_VCENTER_CREDENTIALS to a file of mode 600: the user on the first line,"
+            " the password on the second."
         )
     return Credentials(user, password)
 
@@ -193,20 +193,22 @@ def _credentials_in(path: Path) -> Credentials:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise VCenterError(f"{path} cannot be read ({error.strerror}).") from None
+        raise VCenterError(
+            f"Cannot read {path}: {(error.strerror or str(error)).lower()}."
+        ) from None
     if stat.S_IMODE(mode) & 0o077:
-        raise VCenterError(f"Others may read {path}: `chmod 600 {path}`.")
+        raise VCenterError(f"Other users can read {path}. Run `chmod 600 {path}`.")
     if len(lines) < 2 or not all(lines[:2]):
-        raise VCenterError(f"{path} must have two lines: the user, and the password.")
+        raise VCenterError(f"{path} must have two lines: the user, then the password.")
     return Credentials(lines[0], lines[1])
 
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A file or folder of a datastore: `app01/vmware.log` on `san-01` of datacenter `lab`."""
+    """A file or folder on a datastore: `app01/vmware.log` on `san-01` of datacenter `lab`."""
 
     datacenter: str
-    """With the folders that it lies in: `europe/lab`."""
+    """Its inventory path: `europe/lab`."""
     datastore: str
     path: str
 
@@ -221,15 +223,15 @@ class FilePlace:
 
 @dataclass(frozen=True)
 class Part:
-    """What was read of a file."""
+    """A part of a file."""
 
     data: bytes
     size: int
-    """Of the whole file at that moment, in bytes."""
+    """The size of the whole file at that moment, in bytes."""
 
 
 class Session:
-    """One login, renewed as often as need be. Threads may share it."""
+    """One login, renewed when it expires. Threads may share it."""
 
     def __init__(
         self,
@@ -239,12 +241,12 @@ class Session:
         patience_s: float = 300.0,
         stop: threading.Event | None = None,
     ) -> None:
-        """`patience_s`: how long a call waits for a vCenter that is away. `stop` ends all waits."""
+        """`patience_s`: how long a call retries if the vCenter is away. `stop` ends all waits."""
         self.address = address
         self.logins = 0
-        """How often it has logged in. Filters and views of an earlier login are gone."""
+        """Number of logins. Filters and views of earlier logins no longer exist."""
         self.refusals = 0
-        """How often the vCenter was busy or away."""
+        """How many times the vCenter was busy or away."""
         self._credentials = credentials
         self._patience_s = patience_s
         self._stop = stop or threading.Event()
@@ -265,13 +267,13 @@ class Session:
 
     @property
     def content(self) -> Any:
-        """The vCenter's ServiceContent; logs in at first."""
+        """Return the vCenter's ServiceContent; log in if necessary."""
         if self._content is None:
             self._log_in(self.logins)
         return self._content
 
     def close(self) -> None:
-        """Log out, if the vCenter still listens."""
+        """Log out, if the vCenter still answers."""
         with self._lock:
             content, self._content = self._content, None
         if self._rest_session is not None:
@@ -283,20 +285,20 @@ class Session:
             self._soap.DropConnections()
 
     def now(self) -> datetime:
-        """The vCenter's own time, UTC."""
+        """Return the vCenter's own time in UTC."""
         told: datetime = vim.ServiceInstance("ServiceInstance", self._stub).CurrentTime()
         return told.astimezone(UTC)
 
     def undecoded(self, managed_object: Any) -> Any:
-        """The same object, but its methods give the answer's SOAP as bytes.
+        """Return the object with methods that return the answer's SOAP as bytes.
 
-        For answers of many thousand elements, which take pyVmomi long to read.
+        For answers with thousands of elements, which pyVmomi parses slowly.
         """
-        self.content  # noqa: B018 - there is a session
+        self.content  # noqa: B018 - logs in
         return type(managed_object)(managed_object._moId, self._undecoding_stub)
 
     def read_file(self, place: FilePlace, offset: int, most: int) -> Part:
-        """At most `most` bytes of a file from `offset` on; none where it ends before.
+        """Read up to `most` bytes of a file from `offset`; no bytes if the file ends before it.
 
         Raises FileGoneError, UnreadableError, AwayError, VCenterError.
         """
@@ -304,25 +306,27 @@ class Session:
         response, body = self._get(place, {"Range": f"bytes={offset}-{last}"}, most)
         content_range = response.getheader("Content-Range") or ""
         size = content_range.rpartition("/")[2]
-        if response.status == 206 and size.isdecimal():
+        if response.status == 206 and _is_size(size):
             return Part(body, int(size))
         if response.status == 416:
-            # Some servers do not say the size of a file that has nothing more.
-            return Part(b"", int(size) if size.isdecimal() else offset)
+            # Some servers do not send the file's size if the offset is at its end.
+            return Part(b"", int(size) if _is_size(size) else offset)
         if response.status == 200 and offset == 0:
             length = response.getheader("Content-Length") or ""
-            return Part(body, int(length) if length.isdecimal() else len(body))
-        raise UnreadableError(f"{place}: {self.address} does not send parts of files.")
+            return Part(body, int(length) if _is_size(length) else len(body))
+        raise UnreadableError(
+            f"Cannot read a part of {place}: {self.address} only sends whole files."
+        )
 
     def list_folder(self, place: FilePlace) -> str:
-        """The page that shows what a datastore's folder holds. Raises as `read_file` does."""
+        """Return the HTML page that lists a datastore's folder. Raises errors as `read_file`."""
         _, body = self._get(place, {}, _LARGEST_PAGE)
         return body.decode("utf-8", "replace")
 
     def ask_rest(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer of one of READING_PATHS, decoded. Raises VCenterError and its kin."""
+        """Return the decoded answer of one of READING_PATHS. Raises VCenterError or a subclass."""
         if not READING_PATHS.fullmatch(f"{method} {path}"):
-            raise NotReadingError(f"{method} {path} is not one of the paths that only read.")
+            raise NotReadingError(f"This program only reads; it must not use {method} {path}.")
 
         return self._patiently(lambda: self._rest(method, path, body), self._patience_s)
 
@@ -339,10 +343,10 @@ class Session:
             response, answer = self._exchange(method, path, headers, data)
             if response.status == 200:
                 return orjson.loads(answer)["value"]
-            # It may have expired.
+            # The session may have expired.
             self._rest_session = None
         raise VCenterError(
-            f"{self.address} answers {response.status} {response.reason} to who asks for tags."
+            f"Cannot read tags: {self.address} answered {response.status} {response.reason}."
         )
 
     def _exchange(
@@ -353,7 +357,7 @@ class Session:
         data: bytes | None = None,
         most: int | None = None,
     ) -> tuple[HTTPResponse, bytes]:
-        """One request, and at most so many bytes of its answer. Raises what passes."""
+        """Send one request; return at most `most` bytes of the answer. Raises temporary errors."""
         connection: HTTPConnection = self._soap.GetConnection()
         try:
             connection.request(method, path, data, headers)
@@ -374,7 +378,7 @@ class Session:
         self, place: FilePlace, headers: dict[str, str], most: int
     ) -> tuple[HTTPResponse, bytes]:
         def ask() -> tuple[HTTPResponse, bytes]:
-            self.content  # noqa: B018 - there is a session
+            self.content  # noqa: B018 - logs in
             cookie = self._soap.cookie.partition(";")[0]
             response, body = self._exchange(
                 "GET", place.url, headers | {"Cookie": cookie}, most=most
@@ -383,17 +387,19 @@ class Session:
                 raise vim.fault.NotAuthenticated()
             return response, body
 
-        # A datastore that is away must not hold up the others.
+        # Wait less than usual: a datastore that is away must not delay the others.
         response, body = self._patiently(ask, min(self._patience_s, _FILE_PATIENCE_S))
         if response.status == 404:
-            raise FileGoneError(f"{place} is not there.")
+            raise FileGoneError(f"{place} does not exist.")
         if response.status == 403:
             raise VCenterError(
-                f"{self._credentials.user} may not read {place}: the role needs Datastore.Browse"
-                " and Datastore.FileManagement on the datastore."
+                f"{self._credentials.user} has no permission to read {place}. Add Datastore.Browse"
+                " and Datastore.FileManagement on the datastore to the role."
             )
         if response.status not in (200, 206, 416):
-            raise UnreadableError(f"{place} cannot be read ({response.status} {response.reason}).")
+            raise UnreadableError(
+                f"Cannot read {place}: {self.address} answered {response.status} {response.reason}."
+            )
         return response, body
 
     def _patiently(self, ask: Callable[[], T], patience_s: float) -> T:
@@ -409,8 +415,8 @@ class Session:
                 lost += 1
                 if lost > _MOST_LOGINS:
                     raise VCenterError(
-                        f"{self.address} takes {self._credentials.user}'s login, and then refuses"
-                        " what it asks."
+                        f"{self.address} accepts the login of {self._credentials.user}, but then"
+                        " rejects its requests. Check the user's permissions."
                     ) from None
                 self._log_in(logins)
             except (OSError, HTTPException, ExpatError, ThumbprintMismatchException) as error:
@@ -419,30 +425,30 @@ class Session:
                 self._raise_what_stays(error)
                 wait_s = wait_seconds(refused)
                 if time.monotonic() + wait_s > deadline:
-                    raise AwayError(f"{self.address} does not answer ({_said(error)}).") from error
+                    raise AwayError(f"{self.address} does not answer: {_said(error)}.") from error
                 if self._stop.wait(wait_s):
                     raise StoppedError from None
 
     def _raise_what_stays(self, error: Exception) -> None:
-        """Raise VCenterError for what will be the same the next time."""
+        """Raise VCenterError for errors that a retry cannot resolve."""
         if isinstance(error, ssl.SSLCertVerificationError):
             raise VCenterError(
-                f"The certificate of {self.address} is not trusted ({error.verify_message}): let"
-                " STUNWATCH_VCENTER_CA_FILE name its authority's certificate, or set"
+                f"The certificate of {self.address} is not trusted: {error.verify_message}. Set"
+                " STUNWATCH_VCENTER_CA_FILE to the certificate of its authority, or"
                 " STUNWATCH_VCENTER_THUMBPRINT to its SHA-256."
             ) from None
         if isinstance(error, ThumbprintMismatchException):
             raise VCenterError(
-                f"{self.address} shows another certificate than STUNWATCH_VCENTER_THUMBPRINT names:"
-                f" its SHA-256 is {error.actual}."
+                f"The certificate of {self.address} does not match STUNWATCH_VCENTER_THUMBPRINT:"
+                f" its SHA-256 is {error.actual}. If it was renewed, set this value."
             ) from None
-        # pyVmomi's way to tell an answer that is no SOAP: `404 Not Found`
+        # pyVmomi reports an answer that is not SOAP like this: `404 Not Found`
         found = re.match(r"(\d{3}) ", str(error)) if isinstance(error, HTTPException) else None
         if found and int(found[1]) not in _PASSING:
-            raise VCenterError(f"{self.address} answers {error}.") from None
+            raise VCenterError(f"{self.address} answered {error}. Is it a vCenter?") from None
 
     def _log_in(self, seen: int) -> None:
-        """Log in, unless another thread has done so after the `seen`-th login."""
+        """Log in, unless another thread has logged in since the `seen`-th login."""
         with self._lock:
             if self._content is None or self.logins == seen:
                 self._content = self._patiently(self._new_content, self._patience_s)
@@ -456,12 +462,12 @@ class Session:
             manager.Login(self._credentials.user, self._credentials.password)
         except vim.fault.InvalidLogin:
             raise VCenterError(
-                f"{self.address} refuses the user {self._credentials.user} or the password."
+                f"{self.address} rejected the user {self._credentials.user} or the password."
             ) from None
         return content
 
     def _send(self, mo: Any, info: Any, args: Any) -> Any:
-        """What every call of pyVmomi's objects comes to."""
+        """Send a call of pyVmomi's objects. All calls pass through here."""
 
         def ask() -> Any:
             status, answer = self._soap.InvokeMethod(mo, info, args, self._stub)
@@ -493,29 +499,34 @@ class Session:
         return self._if_it_reads(info, ask)
 
     def _if_it_reads(self, info: Any, ask: Callable[[], T]) -> T:
-        """The answer to a call of a method that only reads."""
+        """Return the answer to a call, if its method only reads."""
         if info.wsdlName not in READING_METHODS:
-            raise NotReadingError(f"{info.wsdlName} is not one of the methods that only read.")
+            raise NotReadingError(f"This program only reads; it must not call {info.wsdlName}.")
         if info.wsdlName in _FOR_A_LOGIN:
             return ask()
         return self._patiently(ask, self._patience_s)
 
 
 class _ReadingStub(StubAdapterBase):  # type: ignore[misc]
-    """What pyVmomi's objects call: hands every call to the session."""
+    """The stub of pyVmomi's objects: passes every call to the session."""
 
     def __init__(self, soap: Any, send: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__(version=soap.version)
         self.InvokeMethod = send
 
 
+def _is_size(text: str) -> bool:
+    """Return True if a header's value is a file size: a number with at most 18 digits."""
+    return len(text) <= 18 and text.isdecimal()
+
+
 def _said(error: Exception) -> str:
-    """An exception in a few words."""
+    """Return an exception as a short text."""
     return str(error) or type(error).__name__
 
 
 class _BusyError(HTTPException):
-    """A file request was answered with one of `_PASSING`."""
+    """A file request was answered with a status in `_PASSING`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"{status} busy")

@@ -1,18 +1,18 @@
-"""vSphere's tags, which are told by another interface than everything else, and not by updates."""
+"""Reads vSphere tags, which have their own interface (REST) and do not appear in updates."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ingest.vcenter.session import TAGGING, Session
+from stunwatch.ingest.vcenter.session import TAGGING, Session
 
 TAGS_AT_ONCE: Final = 200
 
 
 def read_tags(session: Session) -> dict[str, frozenset[str]]:
-    """The tags of every object that has any, `category/name`, by its managed-object id.
+    """Return the tags, `category/name`, of every object that has any, by managed-object id.
 
-    Raises VCenterError and its kin.
+    Raises VCenterError or a subclass.
     """
     categories: dict[str, str] = {}
     names: dict[str, str] = {}

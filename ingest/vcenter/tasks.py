@@ -1,7 +1,7 @@
-"""Who asked vCenter for what: its events tell of tasks that stop VMs, and of what changed.
+"""Finds tasks that stun VMs, and changes to hosts and VMs, in vCenter's events.
 
-A task's event says who, what, on which VM and when; the name of the snapshot it does not say. That
-is found by what snapshots the VM had before and has after.
+A task's event contains the user, the task, the VM and the time, but not the name of the snapshot.
+The name is found by comparing the VM's snapshots before and after.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS: Final = {
     "enterMaintenanceMode": "maintenance_enter",
     "exitMaintenanceMode": "maintenance_exit",
 }
-"""By the end of what vCenter calls the task (`VirtualMachine.createSnapshot`)."""
+"""By the end of vCenter's name of the task (`VirtualMachine.createSnapshot`)."""
 
 CHANGES_A_HOST: Final = frozenset(
     {
@@ -35,7 +35,7 @@ CHANGES_A_HOST: Final = frozenset(
         *("VMFSDatastoreCreatedEvent", "VMFSDatastoreExpandedEvent", "VMFSDatastoreExtendedEvent"),
     }
 )
-"""Events after which what is known of their host is no longer sure."""
+"""Events after which the known data on their host may be outdated."""
 
 CHANGES_A_VM: Final = frozenset(
     {
@@ -44,21 +44,21 @@ CHANGES_A_VM: Final = frozenset(
         *("VmMigratedEvent", "DrsVmMigratedEvent", "VmRelocatedEvent"),
     }
 )
-"""The same of their VM."""
+"""Events after which the known data on their VM may be outdated."""
 
 ASKED_FOR: Final = ("TaskEvent", *sorted(CHANGES_A_HOST | CHANGES_A_VM))
-"""What is read of all that a vCenter logs, by the names that a filter takes."""
+"""The event types to read, by their names in a filter."""
 
 _STORAGE_TASKS: Final = ("StorageSystem.", "DatastoreSystem.")
-"""Tasks that rescan, or change path policies, extents and mounts."""
+"""Tasks that rescan, or that change path policies, extents or mounts."""
 
 _CLOCKS_DIFFER: Final = timedelta(seconds=5)
-"""A snapshot's time is the host's, a task's is vCenter's."""
+"""Tolerance between clocks: a snapshot's time is the host's, a task's time is vCenter's."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One of a VM's."""
+    """One snapshot of a VM."""
 
     id: int
     name: str
@@ -67,27 +67,27 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Task:
-    """Something that somebody asked for."""
+    """An operation that a user or a program requested."""
 
     key: str
-    """vCenter's own, `task-4711`; not unique over years."""
+    """vCenter's id, `task-4711`; not unique over years."""
     kind: str
-    """One of KINDS' values."""
+    """One of the values of KINDS."""
     user_name: str
     asked_at: datetime
     host_moid: str
     host_name: str
-    """What vCenter calls it."""
+    """The host's name in vCenter."""
     vm_moid: str
-    """Empty where it is about a host."""
+    """Empty for a task on a host."""
     vm_name: str
     message: str
     snapshot_name: str = ""
-    """Empty where it cannot be told."""
+    """Empty if unknown."""
 
 
 def task_in(event: Any) -> Task | None:
-    """The task that an event tells of; None where it is none that counts here."""
+    """Return an event's task; None if it has none or one of no interest."""
     info: Any = getattr(event, "info", None)
     kind = _kind(getattr(info, "descriptionId", None) or "")
     if kind is None:
@@ -106,7 +106,7 @@ def task_in(event: Any) -> Task | None:
 
 
 def changed_host(event: Any) -> str | None:
-    """The id of the host that is to be looked at again after this event."""
+    """Return the id of the host to read again after this event; None if there is none."""
     if event.host is None:
         return None
     described = getattr(getattr(event, "info", None), "descriptionId", "") or ""
@@ -115,7 +115,7 @@ def changed_host(event: Any) -> str | None:
 
 
 def changed_vm(event: Any) -> str | None:
-    """The id of the VM that is to be looked at again after this event."""
+    """Return the id of the VM to read again after this event; None if there is none."""
     is_change = event.vm is not None and _type(event) in CHANGES_A_VM
     return event.vm.vm._moId if is_change else None
 
@@ -136,7 +136,7 @@ def _kind(description_id: str) -> str | None:
 
 
 def snapshots_in(tree: Any) -> list[Snapshot]:
-    """A VM's property `snapshot`, without its branches."""
+    """Return the snapshots in a VM's property `snapshot` as a flat list."""
     return list(_flat(tree.rootSnapshotList)) if tree is not None else []
 
 
@@ -151,9 +151,9 @@ def named(
     before: Mapping[str, list[Snapshot]],
     after: Mapping[str, list[Snapshot]],
 ) -> Iterator[Task]:
-    """The tasks with the names of their snapshots, by what each VM had before them and has after.
+    """Yield the tasks with the names of their snapshots, by comparing each VM's snapshots.
 
-    What was made and removed in between is told by the VM's own log alone.
+    A snapshot that was created and removed in between appears only in the VM's own log.
     """
     for task in tasks:
         had, has = before.get(task.vm_moid, []), after.get(task.vm_moid, [])

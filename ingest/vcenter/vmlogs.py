@@ -1,16 +1,16 @@
-"""Following a VM's vmware.log on its datastore: what was written since the last visit.
+"""Reads new lines of a VM's vmware.log from its datastore, since the previous visit.
 
 for chunk in visit(folder, log.position):
     for topic, key, record in log.messages(chunk, machine, received_at):
-        ...                     # ship; then keep log, which has moved on
+        ...                     # ship; then save log, which has a new position
 
-A host writes vmware.log, and at a power-on, a vMotion or a size renames it to vmware-<n>.log, n one
-more than ever before, and begins a new one. Bytes of vmware.log are therefore what they seem as
-long as there is no vmware-<n + 1>.log; and once there is, it holds the rest of what was being read.
-So nothing is read twice to know a file again: a visit without news is one request, and one with
-news has a second, which asks for a name that is not there.
+A host writes vmware.log. At a power-on, a vMotion or a size limit, the host renames it to
+vmware-<n>.log, where n is one more than ever before, and starts a new one. So while there is no
+vmware-<n + 1>.log, vmware.log is still the same file. Once it exists, it holds the rest of the file
+that was being read. So the file needs no second read to identify it: a visit without new lines is
+one request. With new lines, a second request asks for a name that does not exist.
 
-Nothing here knows a clock, Kafka or the vCenter: `Folder` is all that is asked of a datastore.
+This module uses no clock, no Kafka and no vCenter. It reads a datastore only through `Folder`.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from ingest.records import (
+from stunwatch.ingest.records import (
     LineRecords,
     Origin,
     generation_of,
     kafka_key,
     strip_terminator,
 )
-from ingest.replay.reading import REJECTED, Message
-from ingest.times import utc_text
-from ingest.vcenter.fleet import Machine
-from ingest.vcenter.session import Part
+from stunwatch.ingest.replay.reading import REJECTED, Message
+from stunwatch.ingest.times import utc_text
+from stunwatch.ingest.vcenter.fleet import Machine
+from stunwatch.ingest.vcenter.session import Part
 
 VMWARE_LOG: Final = "esxi.vmware_log"
 
 LOG: Final = "vmware.log"
 CHUNK_BYTES: Final = 1 << 19
 LONGEST_LINE: Final = 1 << 20
-"""A line without an end is cut after so many bytes. A record keeps less of it."""
+"""A line without an end is cut after this many bytes. A record keeps fewer."""
 FIRST_LINE_BYTES: Final = 2048
-"""So much of a file is read for its fingerprint, where it must be found again."""
+"""How much of a file is read for its fingerprint, to identify a file."""
 MOST_LOOKED_AT: Final = 4
-"""In so many of a folder's newest rotated logs."""
+"""How many of a folder's newest rotated logs are searched for the file."""
 
 
 class Folder(Protocol):
-    """A VM's folder on a datastore. Whatever it raises ends the visit."""
+    """A VM's folder on a datastore. Any exception that it raises ends the visit."""
 
     def read(self, name: str, offset: int, most: int) -> Part | None:
-        """At most `most` bytes of a file from `offset` on; None if there is no such file."""
+        """Return up to `most` bytes of a file from `offset`; None if there is no such file."""
 
     def numbers(self) -> list[int]:
-        """Which rotated logs there are: 7 for vmware-7.log."""
+        """Return the numbers of the rotated logs: 7 for vmware-7.log."""
 
 
 @dataclass(frozen=True)
@@ -61,58 +61,58 @@ class Position:
     generation: str = ""
     """The fingerprint of the file; empty before its first line."""
     offset: int = 0
-    """Where the next line begins, in bytes."""
+    """The offset of the next line, in bytes."""
     rotated: int = 0
-    """The highest number that a rotated log has; this one will have the next."""
+    """The highest number of a rotated log; vmware.log will get the next one."""
     rest: bytes = b""
-    """The beginning of the next line, where its end was not there yet."""
+    """The beginning of the next line, if its end was not written yet."""
 
     @property
     def read_to(self) -> int:
-        """In bytes."""
+        """Return how far the file has been read, in bytes."""
         return self.offset + len(self.rest)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What was read: whole lines, with their terminators. There may be none."""
+    """The whole lines that were read, with their terminators. May be empty."""
 
     file: str
     generation: str
     offset: int
-    """Of the first line, in bytes."""
+    """The offset of the first line, in bytes."""
     lines: list[bytes]
     position: Position
-    """Where to go on."""
+    """The position after the chunk."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A VM went to another host."""
+    """A VM moved to another host."""
 
     at: str
-    """When that became known, as event_time text."""
+    """When the move was detected, as event_time text."""
     host: str
-    """Where it had been."""
+    """The host before the move."""
 
 
 @dataclass
 class Log:
-    """One VM's log as it is followed: what is kept of it from visit to visit."""
+    """The state of reading one VM's log, kept between visits."""
 
     position: Position | None = None
     event_time: str = ""
-    """Of the last line that has one; a line without inherits it."""
+    """Time of the last line that has one; lines without a time inherit it."""
     host: str = ""
-    """Which wrote the last line."""
+    """The host that wrote the last line."""
 
     def messages(
         self, chunk: Chunk, machine: Machine, received_at: datetime, move: Move | None = None
     ) -> list[Message]:
-        """The chunk's lines for Kafka, after which the log stands at its end.
+        """Return the chunk's lines as Kafka messages, and move the log's position to its end.
 
-        A line's host is the one on which the VM ran: `machine` tells where it is, `move` where it
-        was before, and a rotated log is the last host's that wrote to it.
+        A line's host is the host that ran the VM at that time. `machine` has the current host and
+        `move` the previous one. In a rotated log, it is the last host that wrote to the file.
         """
         if self.position is None or chunk.generation != self.position.generation:
             self.event_time, self.host = "", machine.host
@@ -150,10 +150,10 @@ class Log:
 
 
 def visit(folder: Folder, position: Position | None, *, look: bool = False) -> Iterator[Chunk]:
-    """What was written since `position`, over all rotations since; at first, all of vmware.log.
+    """Yield what was written since `position`, across rotations; all of vmware.log if it is None.
 
-    `look` lists the folder first. That is for a VM that was not visited for long: much may have
-    been rotated, or its old logs removed, after which their numbers begin anew.
+    `look` lists the folder first. Use it if the last visit was long ago: many logs may have been
+    rotated, or old logs deleted, after which the numbers start again.
     """
     if position is None:
         position = Position(rotated=_newest(folder))
@@ -172,7 +172,7 @@ def visit(folder: Folder, position: Position | None, *, look: bool = False) -> I
         elif part is None:
             return
         elif part.size < position.read_to:
-            # It was cut short, or rotated to a number that was there before.
+            # The file was truncated, or rotated to a number that existed before.
             position = yield from _catch_up(folder, find(folder, position))
         else:
             chunk = _chunk(LOG, position, part.data)
@@ -183,9 +183,9 @@ def visit(folder: Folder, position: Position | None, *, look: bool = False) -> I
 
 
 def find(folder: Folder, position: Position) -> Position:
-    """Where a log goes on that was read in another folder, or lost sight of in this one.
+    """Return where to continue a log that was read in another folder, or lost in this one.
 
-    Where it is not to be found, the folder's own vmware.log begins.
+    If it is not found, return the beginning of the folder's vmware.log.
     """
     numbers = sorted(folder.numbers())
     begun = Position(rotated=numbers[-1] if numbers else 0)
@@ -200,7 +200,7 @@ def find(folder: Folder, position: Position) -> Position:
 
 
 def _has(folder: Folder, name: str, position: Position) -> bool:
-    """Whether a file is the one that was being read."""
+    """Return True if a file is the one that was being read."""
     part = folder.read(name, 0, FIRST_LINE_BYTES)
     if part is None or part.size < position.offset:
         return False
@@ -218,9 +218,10 @@ def _name(number: int) -> str:
 def _catch_up(
     folder: Folder, position: Position, part: Part | None = None
 ) -> Generator[Chunk, None, Position]:
-    """The rest of what was being read, if it was rotated, and all that was rotated after it.
+    """Yield the rest of a log that was rotated, and all logs rotated after it.
 
-    `part` is the first of that rest, if it has been read. Returns where vmware.log goes on.
+    `part` is the first part of that rest, if it has been read already. Returns the position in
+    the current vmware.log.
     """
     newest = max(_newest(folder), position.rotated + (part is not None))
     for number in range(position.rotated + 1, newest + 1):
@@ -231,7 +232,7 @@ def _catch_up(
 
 
 def _rest(folder: Folder, name: str, position: Position, part: Part | None) -> Iterator[Chunk]:
-    """A rotated log from `position` to its end: the last line counts without a terminator too."""
+    """Yield a rotated log from `position` to its end, including a last line without terminator."""
     part = part or folder.read(name, position.read_to, CHUNK_BYTES)
     while part is not None:
         is_end = position.read_to + len(part.data) >= part.size
@@ -242,12 +243,12 @@ def _rest(folder: Folder, name: str, position: Position, part: Part | None) -> I
 
 
 def _nothing_at(position: Position) -> Chunk:
-    """So that a visit's end is known where it read nothing after it."""
+    """Return an empty chunk, so that the position is known even if nothing is read after it."""
     return Chunk(LOG, position.generation, position.offset, [], position)
 
 
 def _chunk(name: str, position: Position, data: bytes, *, is_end: bool = False) -> Chunk:
-    """The whole lines in what comes after `position`; all of it, if nothing more will come."""
+    """Return the whole lines after `position`; all data if the file is complete."""
     data = position.rest + data
     end = data.rfind(b"\n") + 1
     if is_end or (end == 0 and len(data) >= LONGEST_LINE):

@@ -1,8 +1,9 @@
--- An event that does not parse goes to the dead-letter topic, verbatim and with its reason.
-CREATE MATERIALIZED VIEW IF NOT EXISTS events_rejects TO rejected_writer
+-- Events that violate their schema, verbatim and with the reason. They are stored here and not sent to esxi.rejected,
+-- because a message of Kafka's maximum size does not fit into another message.
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_rejects TO rejected_lines_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
-    formatDateTime(toDateTime64(topic_time, 6, 'UTC'), '%Y-%m-%dT%H:%i:%S.%fZ') AS received_at,
+    topic_time AS received_at,
     'unknown' AS source,
     concat(topic, '/', toString(topic_partition)) AS file,
     topic_offset AS offset,

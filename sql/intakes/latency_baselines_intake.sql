@@ -1,4 +1,4 @@
--- What samples say of the usual: of the device's latency, or the guest's, and of the kernel's.
+-- Baselines from samples: of the device latency (or guest latency), and of the kernel latency.
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_baselines_intake TO latency_baselines_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT

@@ -1,4 +1,4 @@
--- Minutes become hours.
+-- Aggregates minutes into hours.
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_hours_intake TO latency_hours_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT

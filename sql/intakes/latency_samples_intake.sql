@@ -30,7 +30,7 @@ SELECT
     coalesce(samples.line_bytes, 0) AS line_bytes,
     run_id,
     time_quality,
-    -- Rows from before there was an origin have none either: the same sample is the same row.
+    -- Older rows have no origin either, so the same sample stays the same row.
     if(origin = 'esxtop', '', origin) AS origin
 FROM samples
 WHERE fault = '' AND kind = 'line';

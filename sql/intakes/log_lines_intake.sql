@@ -10,6 +10,7 @@ SELECT
     datastore,
     severity,
     thread,
+    op_id,
     head,
     message,
     peer,
@@ -20,7 +21,10 @@ SELECT
     run_id,
     time_quality,
     truncated,
+    -- Too long for the detectors: see LONGEST_SEARCHED in flink-jobs/detectors/catalogue.py.
+    lengthUTF8(message) > 16384 AS unsearched,
     vm_name,
-    vm_id
+    vm_id,
+    stamped_at
 FROM records
 WHERE fault = '' AND kind = 'line';

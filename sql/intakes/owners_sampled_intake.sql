@@ -1,4 +1,4 @@
--- The names that esxtop gives to hosts: of a block of samples, one row a name.
+-- The names of hosts in samples: one row per name in a block of samples.
 CREATE MATERIALIZED VIEW IF NOT EXISTS owners_sampled_intake TO owners_seen_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT

@@ -1,4 +1,4 @@
--- The names that lines carry: of a block of lines, one row a name.
+-- The names of hosts and VMs in lines: one row per name in a block of lines.
 CREATE MATERIALIZED VIEW IF NOT EXISTS owners_seen_intake TO owners_seen_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT

@@ -1,18 +1,37 @@
--- A message of the dead-letter topic that does not parse is kept here too, or it would go round.
+-- If the time of arrival is far from Kafka's time, Kafka's is used, as in records_pump.sql.
+-- Messages of the dead-letter topic that violate their schema are stored here too, verbatim.
 CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_lines_intake TO rejected_lines_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
-    coalesce(parseDateTime64BestEffortOrNull(rejected.received_at, 6, 'UTC'), topic_time) AS received_at,
-    if(source = '', 'unknown', source) AS source,
+    if(
+        received BETWEEN topic_time - INTERVAL 40 DAY AND topic_time + INTERVAL 1 DAY,
+        assumeNotNull(received),
+        topic_time
+    ) AS received_at,
+    source,
     host,
     vm,
     datastore,
     peer,
-    if(error = '', file, concat(topic, '/', toString(topic_partition))) AS file,
+    file,
     generation,
-    if(error = '', offset, topic_offset) AS offset,
-    line_bytes,
-    if(run_id = '', 'live', run_id) AS run_id,
-    if(error = '', line, raw_message) AS line,
-    if(error = '', reason, concat('not a rejected line: ', error)) AS reason
-FROM rejected;
+    coalesce(rejected.offset, 0) AS offset,
+    coalesce(rejected.line_bytes, 0) AS line_bytes,
+    run_id,
+    line,
+    reason
+FROM rejected
+WHERE fault = '';
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_rejects TO rejected_lines_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+SELECT
+    topic_time AS received_at,
+    'unknown' AS source,
+    concat(topic, '/', toString(topic_partition)) AS file,
+    topic_offset AS offset,
+    'live' AS run_id,
+    raw AS line,
+    concat('not a rejected line: ', fault) AS reason
+FROM rejected
+WHERE fault != '';

@@ -1,4 +1,4 @@
--- Only lines that tell their own time, to the year, tell of a clock.
+-- Only lines with a complete time, including the year, show the clock of their host.
 CREATE MATERIALIZED VIEW IF NOT EXISTS source_clocks_intake TO source_clocks_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
@@ -14,7 +14,7 @@ FROM records
 WHERE fault = '' AND kind = 'line' AND run_id = 'live' AND time_quality = 'exact'
 GROUP BY source, host, hour;
 
--- The few lines whose time is far from their arrival: 5 s ahead, a minute behind, ten minutes late.
+-- Lines whose time is far from their arrival: more than 5 s ahead, a minute behind, or ten minutes late.
 CREATE MATERIALIZED VIEW IF NOT EXISTS odd_clocks_intake TO source_clocks_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -23,7 +23,7 @@ WITH
     dateDiff('microsecond', at, arrived_at) / 1e6 AS delay_s,
     delay_s < -5 AS is_ahead,
     delay_s > 600 AS is_late,
-    cityHash64(head, message, at) AS line_hash,
+    cityHash64(concat(head, message), at) AS line_hash,
     substring(concat(head, message), 1, 1000) AS line
 SELECT
     source,
@@ -45,4 +45,21 @@ FROM records
 WHERE
     fault = '' AND kind = 'line' AND run_id = 'live' AND time_quality = 'exact'
     AND (delay_s < -5 OR delay_s > 60)
+GROUP BY source, host, hour;
+
+-- Lines from the network that are stored with their arrival as time, because their timestamp is too far from it.
+CREATE MATERIALIZED VIEW IF NOT EXISTS doubted_clocks_intake TO source_clocks_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    assumeNotNull(received) AS arrived_at
+SELECT
+    source,
+    host,
+    toStartOfHour(arrived_at) AS hour,
+    min(arrived_at) AS first_received_at,
+    max(arrived_at) AS last_received_at,
+    uniqCombined64State(cityHash64(concat(head, message))) AS doubted_lines,
+    groupUniqArrayState(3)(substring(concat(head, message), 1, 1000)) AS doubted_evidence
+FROM records
+WHERE fault = '' AND kind = 'line' AND run_id = 'live' AND isNotNull(stamped_at)
 GROUP BY source, host, hour;

@@ -1,4 +1,4 @@
--- Every stun again, where it is found by its time.
+-- Every stun again, sorted by time.
 CREATE MATERIALIZED VIEW IF NOT EXISTS stuns_by_time_intake TO stuns_by_time_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT

@@ -35,7 +35,11 @@ WITH
         failed_reserves_per_second Nullable(Float64),
         aborts_per_second Nullable(Float64),
         resets_per_second Nullable(Float64)
-    )') AS record
+    )') AS record,
+    '^(19|2[0-2])[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)([.][0-9]{1,9})?Z$' AS utc_time, -- noqa: LT05
+    '"(?:(?:host|device|file|generation|run_id|origin)"\\s*:\\s*(?:""|[^"\\s])|(?:offset|line_bytes)"\\s*:\\s*(?:[^0-9\\s]|[0-9]+[^0-9,}\\s])|(?:[a-z_]+_ms|[a-z_]+_per_second|(?:active|queued)_commands)"\\s*:\\s*[^-0-9\\s])' AS wrong_type, -- noqa: LT05
+    -- As in records_pump.sql.
+    parseDateTime64BestEffortOrNull(record.received_at, 6, 'UTC') AS read_at
 SELECT
     record.event_time AS event_time,
     record.received_at AS received_at,
@@ -70,25 +74,32 @@ SELECT
     record.aborts_per_second AS aborts_per_second,
     record.resets_per_second AS resets_per_second,
     parseDateTime64BestEffortOrNull(record.event_time, 6, 'UTC') AS event_at,
-    parseDateTime64BestEffortOrNull(record.received_at, 6, 'UTC') AS received,
+    if(
+        read_at < topic_time - INTERVAL 40 DAY OR read_at > topic_time + INTERVAL 1 DAY,
+        CAST(topic_time, 'Nullable(DateTime64(6, \'UTC\'))'),
+        read_at
+    ) AS received,
     multiIf(
-        NOT startsWith(raw, '{') OR NOT isValidJSON(raw), 'it is no JSON object',
-        NOT match(record.event_time, '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?Z$'),
-        'event_time is no UTC time',
-        isNull(event_at), 'event_time is no UTC time',
-        isNull(received), 'received_at is no UTC time',
+        NOT startsWith(raw, '{') OR NOT isValidJSON(raw), 'not a JSON object',
+        NOT match(record.event_time, utc_time) OR isNull(event_at), 'event_time is not a UTC time',
+        NOT match(record.received_at, utc_time) OR isNull(received), 'received_at is not a UTC time',
         record.kind NOT IN ('line', 'progress'), 'kind is neither line nor progress',
         record.source != 'esxtop', 'source is not esxtop',
         record.origin NOT IN ('', 'esxtop', 'vcenter'), 'origin is neither esxtop nor vcenter',
         record.kind = 'line' AND (record.object_class = '' OR record.device = ''),
-        'it names no object_class or no device',
-        isNull(record.offset) AND JSONHas(raw, 'offset'), 'offset is no whole number',
-        isNull(record.line_bytes) AND JSONHas(raw, 'line_bytes'), 'line_bytes is no whole number',
+        'object_class or device is missing',
+        isNull(record.offset) AND JSONHas(raw, 'offset'), 'offset is not an integer',
+        isNull(record.line_bytes) AND JSONHas(raw, 'line_bytes'), 'line_bytes is not an integer',
+        match(raw, wrong_type), concat(splitByChar('"', extract(raw, wrong_type))[2], ' has a value of the wrong type'),
+        record.run_id = '', 'run_id is missing',
+        record.time_quality NOT IN ('exact', 'year_inferred', 'arrival'), 'unknown time_quality',
+        record.object_class NOT IN ('', 'scsi_device', 'adapter', 'path', 'device_world', 'nfs_volume', 'virtual_disk', 'disk'), -- noqa: LT05
+        'unknown object_class',
         ''
     ) AS fault,
     raw,
     _topic AS topic,
     _partition AS topic_partition,
     _offset AS topic_offset,
-    _timestamp_ms AS topic_time
+    coalesce(_timestamp_ms, now64(3)) AS topic_time
 FROM samples_reader;

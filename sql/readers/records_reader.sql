@@ -1,5 +1,5 @@
--- Reads the topics of lines. One row is one message, verbatim: parsing it here, in the engine, costs a
--- microsecond a column (docs/decisions/0001).
+-- Reads the topics of lines. One row is one message, verbatim. Parsing it in the Kafka engine would cost about a
+-- microsecond per column (docs/decisions/0001).
 CREATE TABLE IF NOT EXISTS records_reader (raw String)
 ENGINE = Kafka(stunwatch_kafka)
 SETTINGS
@@ -8,8 +8,8 @@ SETTINGS
     kafka_format = 'RawBLOB',
     kafka_handle_error_mode = 'stream';
 
--- Where a record passes on its way from the reader to the tables; it keeps nothing.
--- `fault` says why it cannot be used; it is empty for nearly all.
+-- Passes records from the Kafka table to the views that fill the stored tables; it stores nothing.
+-- `fault` is the reason for a rejection. It is empty for nearly all records.
 CREATE TABLE IF NOT EXISTS records
 (
     event_time String,
@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS records
     datastore String,
     severity String,
     thread String,
+    op_id String,
     head String,
     message String,
     peer String,
@@ -34,6 +35,7 @@ CREATE TABLE IF NOT EXISTS records
     truncated Bool,
     vm_name String,
     vm_id String,
+    stamped_at Nullable(DateTime64(6, 'UTC')),
     event_at Nullable(DateTime64(6, 'UTC')),
     received Nullable(DateTime64(6, 'UTC')),
     fault String,

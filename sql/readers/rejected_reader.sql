@@ -1,5 +1,15 @@
--- Reads the dead-letter topic. One row is one line that a shipper or the pipeline could not use.
-CREATE TABLE IF NOT EXISTS rejected_reader
+-- Reads the dead-letter topic. One row is one message, verbatim; see records_reader.sql.
+CREATE TABLE IF NOT EXISTS rejected_reader (raw String)
+ENGINE = Kafka(stunwatch_kafka)
+SETTINGS
+    kafka_topic_list = 'esxi.rejected',
+    kafka_group_name = 'clickhouse-rejected',
+    kafka_format = 'RawBLOB',
+    kafka_handle_error_mode = 'stream';
+
+-- Passes rejected lines from the Kafka table to the view that fills the stored table; it stores nothing. One row is
+-- one line that a shipper or a job rejected. `fault` is set if the message itself is invalid.
+CREATE TABLE IF NOT EXISTS rejected
 (
     received_at String,
     source String,
@@ -9,27 +19,17 @@ CREATE TABLE IF NOT EXISTS rejected_reader
     peer String,
     file String,
     generation String,
-    offset UInt64,
-    line_bytes UInt32,
+    offset Nullable(UInt64),
+    line_bytes Nullable(UInt32),
     run_id String,
     line String,
-    reason String
+    reason String,
+    received Nullable(DateTime64(6, 'UTC')),
+    fault String,
+    raw String,
+    topic String,
+    topic_partition UInt64,
+    topic_offset UInt64,
+    topic_time DateTime64(3, 'UTC')
 )
-ENGINE = Kafka(stunwatch_kafka)
-SETTINGS
-    kafka_topic_list = 'esxi.rejected',
-    kafka_group_name = 'clickhouse-rejected',
-    kafka_format = 'JSONEachRow',
-    kafka_handle_error_mode = 'stream';
-
--- Where a rejected line passes on its way to its table; it keeps nothing.
-CREATE TABLE IF NOT EXISTS rejected ENGINE = Null EMPTY AS
-SELECT
-    *,
-    _error AS error,
-    _raw_message AS raw_message,
-    _topic AS topic,
-    _partition AS topic_partition,
-    _offset AS topic_offset,
-    _timestamp_ms AS topic_time
-FROM rejected_reader;
+ENGINE = Null;

@@ -7,8 +7,8 @@ SETTINGS
     kafka_format = 'RawBLOB',
     kafka_handle_error_mode = 'stream';
 
--- Where a sample passes on its way from the reader to the tables; it keeps nothing.
--- `fault` says why it cannot be used; it is empty for nearly all.
+-- Passes samples from the Kafka table to the views that fill the stored tables; it stores nothing.
+-- `fault` is the reason for a rejection. It is empty for nearly all samples.
 CREATE TABLE IF NOT EXISTS samples
 (
     event_time String,

@@ -1,5 +1,5 @@
--- One row is one change of the fleet as somebody noted it last: a path policy, a firmware, …
--- The sort key is its identity; there are few of them. `stunwatch change` alone writes here.
+-- One row is one recorded change of the fleet in its newest version: a path policy, a firmware, …
+-- The sort key is its identity; there are few rows. Only `stunwatch change` writes here.
 CREATE TABLE IF NOT EXISTS changes_stored
 (
     change_id UUID,

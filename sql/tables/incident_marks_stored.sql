@@ -1,6 +1,6 @@
--- One row is one mark that somebody set on an incident: it is seen to (ack), its verdict was right,
--- or wrong. What the verdict was is kept with it: an incident's scope may widen after it was judged.
--- The sort key serves "what was said of this incident?"; there are few. `stunwatch incident` alone
+-- One row is one annotation of an incident: acknowledged (ack), or its verdict was right or wrong. It contains the
+-- verdict at that time, because an incident's scope can widen later.
+-- The sort key serves "which annotations does this incident have?"; there are few rows. Only `stunwatch incident`
 -- writes here.
 CREATE TABLE IF NOT EXISTS incident_marks_stored
 (

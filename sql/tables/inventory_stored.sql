@@ -1,5 +1,5 @@
--- One row is what one host said of one thing (an extent, a device, a name, …) at one moment.
--- The sort key is its identity; it serves "what was known of this host's LUN, and when?"
+-- One row is one item of one host's inventory (an extent, a device, a name, …) at one time.
+-- The sort key is its identity; it serves "what was the state of this host's LUN, and when?"
 CREATE TABLE IF NOT EXISTS inventory_stored
 (
     event_id UUID,

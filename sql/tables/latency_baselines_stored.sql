@@ -1,6 +1,6 @@
--- One row is what one object usually takes in one week, as quartiles of the logarithm: latency is
--- skewed, and an incident must not move what is usual. A sample that comes twice moves them little.
--- `origin` is empty but for vCenter's samples, as in latency_samples_stored.
+-- One row is the usual latency of one object in one week, as quartiles of the logarithm: latency is
+-- skewed, and an incident must not change the baseline. A duplicate sample hardly changes them.
+-- `origin` is empty except for samples of vCenter, as in latency_samples_stored.
 -- The sort key serves the view latency_episodes: "what is usual for this device?"
 CREATE TABLE IF NOT EXISTS latency_baselines_stored
 (

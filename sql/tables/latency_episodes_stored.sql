@@ -1,8 +1,8 @@
--- One row is what is known of one latency episode at one revision; the highest revision is it.
--- The sort key is made of the episode's identity; it serves "when was this device slow, and for
--- which hosts?" The host is no part of it: a later revision may name it more fully.
--- Its first moment is, so no revision of an episode lies in another month.
--- Equal revisions are equal events: of these the one detected first stays.
+-- One row is one revision of one latency episode; the highest revision counts.
+-- The sort key consists of the episode's identity; it serves "when was this device slow, and for
+-- which hosts?" It does not contain the host, because a later revision can have the host's full name.
+-- It contains the start, so all revisions of an episode are in the same month.
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS latency_episodes_stored
 (
     event_id UUID,
@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS latency_episodes_stored
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-PARTITION BY toYYYYMM(started_at)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(started_at) * 12 + toMonth(started_at)) % 64
 ORDER BY (device, event_id)
--- As in stuns_by_time_stored: FINAL costs nothing in months that are over.
+-- As in stuns_by_time_stored: FINAL costs nothing in past months.
 SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

@@ -1,6 +1,6 @@
--- One row is one hour of one object: how slow its slowest minute was. Only maxima, so that a replay
--- changes nothing: what comes twice is the same maximum. `origin` is empty for esxtop's.
--- What every chart reads is packed so that it is unpacked fast.
+-- One row is one hour of one object: the latency of its slowest minute. It contains only maxima, which
+-- duplicates of a replay do not change. `origin` is empty for esxtop.
+-- Columns that every chart reads have a compression that is fast to read.
 -- The sort key is its identity; it serves "how slow was this device of this host, hour by hour?"
 CREATE TABLE IF NOT EXISTS latency_hours_stored
 (
@@ -14,5 +14,6 @@ CREATE TABLE IF NOT EXISTS latency_hours_stored
     origin LowCardinality(String)
 )
 ENGINE = AggregatingMergeTree
-PARTITION BY toYYYYMM(hour)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(hour) * 12 + toMonth(hour)) % 64
 ORDER BY (object_class, host, device, hour, origin);

@@ -1,5 +1,6 @@
--- One row is what was measured of one object (device, adapter, path, …) at one moment.
--- `origin` is empty but for vCenter's; the view names the others by their object_class.
+-- One row is one sample of one object (device, adapter, path, …) at one time.
+-- `origin` is empty except for samples of vCenter; the view derives the others from object_class.
+-- A partition is a month of arrival, as in log_lines_stored.
 -- The sort key is the sample's identity; it serves "how did this device of this host behave?"
 CREATE TABLE IF NOT EXISTS latency_samples_stored
 (
@@ -33,8 +34,9 @@ CREATE TABLE IF NOT EXISTS latency_samples_stored
     run_id LowCardinality(String),
     time_quality LowCardinality(String),
     origin LowCardinality(String),
-    first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(received_at)
+    first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(received_at),
+    INDEX times sampled_at TYPE minmax
 )
 ENGINE = ReplacingMergeTree(first_wins)
-PARTITION BY toYYYYMM(sampled_at)
+PARTITION BY toYYYYMM(received_at)
 ORDER BY (object_class, host, device, sampled_at, offset, origin);

@@ -1,5 +1,5 @@
--- One row is one minute of one object for which a sample came after its window was closed: the view
--- latency_windows works it out anew from latency_samples_stored.
+-- One row is one minute of one object with a sample that arrived after the window closed. The view
+-- latency_windows recalculates it from latency_samples_stored.
 CREATE TABLE IF NOT EXISTS latency_windows_late
 (
     host LowCardinality(String),
@@ -9,5 +9,6 @@ CREATE TABLE IF NOT EXISTS latency_windows_late
     run_id LowCardinality(String)
 )
 ENGINE = ReplacingMergeTree
-PARTITION BY toYYYYMM(window_start)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(window_start) * 12 + toMonth(window_start)) % 64
 ORDER BY (object_class, host, device, window_start);

@@ -1,4 +1,4 @@
--- One row is one minute of one object at one revision; the highest revision is the window.
+-- One row is one revision of one minute of one object; the highest revision counts.
 -- The sort key is the window's identity; it serves "how did this device of this host behave?"
 CREATE TABLE IF NOT EXISTS latency_windows_stored
 (
@@ -25,5 +25,6 @@ CREATE TABLE IF NOT EXISTS latency_windows_stored
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-PARTITION BY toYYYYMM(window_start)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(window_start) * 12 + toMonth(window_start)) % 64
 ORDER BY (object_class, host, device, window_start, event_id);

@@ -1,7 +1,7 @@
--- One row is one mute as it was said last: nobody is alarmed of these names until it expires or is
--- lifted. Each of host, device and datastore that is not empty is muted for itself.
--- The sort key is its identity; there are few of them. `stunwatch incident` alone writes here: mutes
--- of hosts in maintenance are in the view alone until somebody lifts them.
+-- One row is one silence in its newest version: no alerts for these names until it expires or is removed. Each
+-- non-empty host, device and datastore is silenced separately.
+-- The sort key is its identity; there are few rows. `stunwatch incident` and `stunwatch demo` write here. Silences
+-- of hosts in maintenance mode exist only in the view, until somebody removes one.
 CREATE TABLE IF NOT EXISTS mutes_stored
 (
     mute_id UUID,

@@ -1,5 +1,5 @@
--- One row is one name that lines or samples carry: a host's, a VM's, and who sent them over the wire.
--- The sort key is its identity; it serves "which names do hosts go by?" and "which VMs are there?"
+-- One row is one name of a host or VM in lines or samples, with the address of the sender.
+-- The sort key is its identity; it serves "which names do hosts have?" and "which VMs are there?"
 CREATE TABLE IF NOT EXISTS owners_seen_stored
 (
     host LowCardinality(String),

@@ -1,6 +1,6 @@
--- One row is what is known of one loss or return of storage at one revision; the highest revision
--- is the event. The sort key is its identity; it serves "which paths died?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- One row is one revision of one loss or recovery of storage; the highest revision counts. The sort key is
+-- its identity; it serves "which paths died?"
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS path_events_stored
 (
     event_id UUID,

@@ -1,7 +1,7 @@
--- One row is what is known of one loss that a log itself tells, at one revision; the highest
--- revision is the event. What ClickHouse knows from what it stores is worked out in the view.
+-- One row is one revision of one loss that a log itself reports; the highest revision counts. The view derives
+-- the other losses from stored data.
 -- The sort key is its identity; it serves "whose log was throttled?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS quality_events_stored
 (
     event_id UUID,

@@ -1,6 +1,7 @@
--- One row is one line, or one Kafka message, that could not be used, verbatim and with its reason.
--- The sort key is its identity; it serves "what did this host send that we could not read?"
--- A message that was rejected in Kafka has no generation: its "file" is its topic and partition.
+-- One row is one rejected line or Kafka message, verbatim and with the reason.
+-- The sort key is its identity; it serves "which lines of this host were rejected?"
+-- A partition is a month of arrival, as in log_lines_stored.
+-- A rejected Kafka message has no generation; its `file` is its topic and partition.
 CREATE TABLE IF NOT EXISTS rejected_lines_stored
 (
     received_at DateTime64(6, 'UTC') CODEC(Delta, ZSTD(1)),
@@ -20,4 +21,5 @@ CREATE TABLE IF NOT EXISTS rejected_lines_stored
     first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(received_at)
 )
 ENGINE = ReplacingMergeTree(first_wins)
+PARTITION BY toYYYYMM(received_at)
 ORDER BY (source, host, generation, offset, line_hash, if(generation = '', file, ''));

@@ -1,8 +1,8 @@
--- One row is what is known of one reservation conflict at one revision; the highest is the conflict.
--- The sort key is its identity; it serves "which count-downs were there?". The host is not part of
--- it: a later revision may know its fuller name. The first moment is, so no revision of a conflict lies
--- in another month.
--- Equal revisions are equal events: of these the one detected first stays.
+-- One row is one revision of one reservation conflict; the highest revision counts.
+-- The sort key is its identity; it serves "which count-downs were there?". It does not contain the host, because a
+-- later revision can have the host's full name. It contains the start, so all revisions of a conflict are in the same
+-- month.
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
 (
     event_id UUID,
@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
     eta_ms Nullable(UInt64),
     outcome LowCardinality(String),
     device LowCardinality(String),
+    path LowCardinality(String),
+    datastore LowCardinality(String),
     dialect LowCardinality(String),
     is_stuck Bool,
     is_expected Bool,
@@ -30,7 +32,8 @@ CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
         + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-PARTITION BY toYYYYMM(started_at)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(started_at) * 12 + toMonth(started_at)) % 64
 ORDER BY (dialect, event_id)
--- As in stuns_by_time_stored: FINAL costs nothing in months that are over.
+-- As in stuns_by_time_stored: FINAL costs nothing in past months.
 SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

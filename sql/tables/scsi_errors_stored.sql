@@ -1,6 +1,6 @@
--- One row is what is known of one episode of failed commands at one revision; the highest revision
--- is the episode. The sort key is its identity; it serves "what failed on this device?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- One row is one revision of one episode of failed commands; the highest revision counts. The sort key is its
+-- identity; it serves "what failed on this device?"
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS scsi_errors_stored
 (
     event_id UUID,

@@ -1,6 +1,6 @@
--- One row is what is known of one snapshot operation at one revision; the highest revision is it.
--- The sort key is the operation's identity; it serves "which snapshots did this VM get and lose?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- One row is one revision of one snapshot operation; the highest revision counts.
+-- The sort key is the operation's identity; it serves "which snapshots of this VM were created and removed?"
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS snapshot_operations_stored
 (
     event_id UUID,
@@ -13,6 +13,7 @@ CREATE TABLE IF NOT EXISTS snapshot_operations_stored
     datastore LowCardinality(String),
     kind LowCardinality(String),
     name String,
+    op_id String,
     started_at DateTime64(6, 'UTC'),
     ended_at Nullable(DateTime64(6, 'UTC')),
     duration_ms Nullable(UInt64),

@@ -1,6 +1,6 @@
--- One row is five minutes in which a source of a host was heard, live.
--- The sort key serves "who fell silent?": a billion lines are not asked for it. Each day is a part of
--- its own: "when was anybody heard last?" reads but the newest.
+-- One row is five minutes in which a source of a host sent live lines.
+-- The sort key serves "which sources are silent?" without reading a billion lines. Each day is a separate
+-- partition, so "when did anything send lines last?" reads only the newest.
 CREATE TABLE IF NOT EXISTS source_activity_stored
 (
     source LowCardinality(String),

@@ -1,6 +1,6 @@
--- One row is one hour of a source of a host, live: how far its lines' times were from their arrival.
--- The sort key serves "whose clock is wrong, whose lines come late?". Lines are counted by what they
--- are, so that one that Kafka delivered twice counts once.
+-- One row is one hour of live lines of a source of a host: the differences between their times and their arrival.
+-- The sort key serves "whose clock is wrong, whose lines are late?". Lines are counted by a hash, so a line that
+-- Kafka delivers twice counts once.
 CREATE TABLE IF NOT EXISTS source_clocks_stored
 (
     source LowCardinality(String),
@@ -18,7 +18,9 @@ CREATE TABLE IF NOT EXISTS source_clocks_stored
     late_last_at SimpleAggregateFunction(max, Nullable(DateTime64(6, 'UTC'))),
     late_evidence AggregateFunction(groupUniqArray(3), String),
     behind_lines AggregateFunction(uniqCombined64, UInt64),
-    behind_evidence AggregateFunction(groupUniqArray(3), String)
+    behind_evidence AggregateFunction(groupUniqArray(3), String),
+    doubted_lines AggregateFunction(uniqCombined64, UInt64),
+    doubted_evidence AggregateFunction(groupUniqArray(3), String)
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (source, host, hour)

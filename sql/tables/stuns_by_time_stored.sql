@@ -1,7 +1,7 @@
--- One row is one stun at one revision, as in stuns_stored; the highest revision is the stun.
--- The sort key serves "what happened when?": dashboards ask for spans of time, and stuns_stored is
--- ordered by VM. A stun's end is part of its identity, so no revision of it lies in another month.
--- What every chart reads is packed so that it is unpacked fast.
+-- One row is one revision of one stun, as in stuns_stored; the highest revision counts.
+-- The sort key serves "what happened when?": dashboards query time ranges, and stuns_stored is sorted by VM.
+-- A stun's end is part of its identity, so all its revisions are in the same month.
+-- Columns that every chart reads have a compression that is fast to read.
 CREATE TABLE IF NOT EXISTS stuns_by_time_stored
 (
     event_id UUID,
@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS stuns_by_time_stored
     evidence Array(String) CODEC(ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-PARTITION BY toYYYYMM(ended_at)
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(ended_at) * 12 + toMonth(ended_at)) % 64
 ORDER BY (toStartOfHour(ended_at), datastore, vm, event_id)
--- A month that nothing was added to for ten minutes becomes one part: FINAL then costs nothing.
+-- After ten minutes without inserts, a month is merged into one part. FINAL then costs nothing.
 SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

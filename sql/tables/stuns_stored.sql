@@ -1,6 +1,6 @@
--- One row is what is known of one stun at one revision; the highest revision is the stun.
+-- One row is one revision of one stun; the highest revision counts.
 -- The sort key is the stun's identity; it serves "when was this VM stunned?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS stuns_stored
 (
     event_id UUID,
@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS stuns_stored
     measured_by LowCardinality(String),
     cause LowCardinality(String),
     cause_detail String,
+    op_id String,
     migration_id Nullable(String),
     switchover_us Nullable(UInt64),
     is_quiesced Nullable(Bool),

@@ -1,5 +1,5 @@
--- One row is one thing that somebody asked vCenter for, as it was told last.
--- The sort key is its identity; it serves "who did what to this VM, and when?"
+-- One row is one task that a user requested from vCenter, in its newest version.
+-- The sort key is its identity; it serves "which users changed this VM, and when?"
 CREATE TABLE IF NOT EXISTS tasks_stored
 (
     event_id UUID,

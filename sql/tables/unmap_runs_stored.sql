@@ -1,6 +1,6 @@
--- One row is what is known of one run of space reclamation at one revision; the highest is the run.
+-- One row is one revision of one run of space reclamation; the highest revision counts.
 -- The sort key is the run's identity; it serves "when was this volume reclaimed, and how fast?"
--- Equal revisions are equal events: of these the one detected first stays.
+-- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS unmap_runs_stored
 (
     event_id UUID,

@@ -1,7 +1,8 @@
--- One row is a host's name that a sender used besides another, while somebody sends in that name alone:
--- a line may claim any host, and this is who claimed whose. A relay looks alike where a host sends both
--- to it and past it. The short and the full form of a name are one.
-CREATE OR REPLACE VIEW borrowed_names AS
+-- One row is a host name that a sender uses besides its own, while another sender uses only that name.
+-- A line may claim any host name; this view shows who claimed whose. A relay looks the same if a host
+-- sends both through it and directly. The short and the full form of a name count as one.
+CREATE OR REPLACE VIEW borrowed_names
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     named AS
     (

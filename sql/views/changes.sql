@@ -1,5 +1,6 @@
--- One row is one change that somebody made and noted; empty host, device, datastore: it concerned all.
-CREATE OR REPLACE VIEW changes AS
+-- One row is one recorded change. Empty host, device and datastore: the change concerned everything.
+CREATE OR REPLACE VIEW changes
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     change_id,
     changed_at,

@@ -1,11 +1,11 @@
--- One row is one other name or address of a host: alias is what a line may say, host what is shown.
+-- One row is one other name or address of a host: alias may appear in lines, host is shown.
 --   SELECT if(a.host = '', s.host, a.host) FROM stuns AS s LEFT JOIN host_aliases AS a ON a.alias = s.host
--- Told by `stunwatch inventory load`; by names of which one begins the other (esx1 and
--- esx1.lab.example, unless two full names begin so); by the address that sends one host's lines
--- and no other's.
-CREATE OR REPLACE VIEW host_aliases AS
+-- Sources: `stunwatch inventory load`; names that begin with another name (esx1 and esx1.lab.example,
+-- unless two full names do); an address that sends only lines of this host.
+CREATE OR REPLACE VIEW host_aliases
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- Names that are other words for one of the same first label are told apart below.
+    -- Names with the same first label are resolved below.
     said AS
     (
         SELECT host AS name, '' AS alias, '' AS told_by, 0 AS trust, toDateTime64(0, 6, 'UTC') AS observed_at
@@ -28,7 +28,7 @@ WITH
     labelled AS
     (
         SELECT
-            -- By length, and of spellings that differ by case the one in lower case last.
+            -- By length; if spellings differ only in case, the one in lower case last.
             arraySort(each -> (length(each), each), groupUniqArray(toString(name))) AS names,
             groupArrayIf((toString(name), toString(alias), toString(told_by), trust, observed_at), alias != '') AS told
         FROM said
@@ -40,7 +40,7 @@ WITH
     (
         SELECT
             told,
-            -- A name's fuller forms: those that it begins. The last is shown if it is all the others' too.
+            -- The fuller forms of a name begin with it. The last one is shown if it begins with all the others.
             arrayMap(
                 name -> (
                     name,

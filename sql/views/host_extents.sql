@@ -1,8 +1,9 @@
--- One row is one datastore's extent on one LUN as one host saw it, from valid_from up to valid_until.
--- What is known first is taken for true before it was said, too. A row ends where a later list of
--- the host leaves it out, or says another datastore of the same partition. What only log lines told
--- counts where neither esxcli nor vCenter named the LUN's extents. `inventory` adds what kind of LUN it is.
-CREATE OR REPLACE VIEW host_extents AS
+-- One row is one extent of a datastore on one LUN as one host saw it, from valid_from until valid_until.
+-- The first known state also applies to earlier times. A row ends when a later list of the host leaves
+-- the extent out, or shows another datastore on the same partition. Extents of log lines count only if
+-- neither esxcli nor vCenter listed the LUN. `inventory` has more columns about the LUN.
+CREATE OR REPLACE VIEW host_extents
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     items AS
     (
@@ -13,7 +14,7 @@ WITH
             coalesce(said.partition, 0) AS part,
             toString(said.datastore_uuid) AS volume_uuid,
             toString(said.datastore) AS volume_name,
-            -- Where a line names no partition, one LUN may carry several datastores.
+            -- If a line names no partition, one LUN may have several datastores.
             if(isNull(said.partition), volume_name, '') AS unplaced,
             said.told_by = 'log' AS is_of_log,
             said.observed_at AS said_at,

@@ -1,6 +1,7 @@
--- One row is one mark that somebody set on an incident: ack, right or wrong, with the verdict as it
--- stood then. is_last: none of its sort came later; the last judgement is the one that counts.
-CREATE OR REPLACE VIEW incident_marks AS
+-- One row is one annotation of an incident: ack, right or wrong, with the verdict at that time. is_last:
+-- the newest of its kind; the newest judgement counts.
+CREATE OR REPLACE VIEW incident_marks
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     incident_id,
     kind,

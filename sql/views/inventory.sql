@@ -1,11 +1,11 @@
--- One row is one datastore on one LUN as one host saw it, from valid_from up to valid_until, or a LUN
--- without one (datastore is empty). What was true at a moment t:
+-- One row is one datastore on one LUN as one host saw it, from valid_from until valid_until, or a LUN
+-- without datastore (datastore is empty). The state at a time t:
 --   valid_from <= t AND (valid_until IS NULL OR t < valid_until)
--- It was said at observed_at and again until last_observed_at; the row is an assumption where
--- t < observed_at (see host_extents). Of a LUN's own columns each is the last that was said of it in
--- the row's time. is_rdm: a VM uses the raw LUN; false where the host's raw device mappings were
--- listed and it was not among them, null where they never were.
-CREATE OR REPLACE VIEW inventory AS
+-- It was observed between observed_at and last_observed_at; for t < observed_at the row is an assumption
+-- (see host_extents). Each column about the LUN has its newest value within the row's time. is_rdm: a VM
+-- uses the LUN as an RDM; false if the host's raw device mappings do not list it, null if they are unknown.
+CREATE OR REPLACE VIEW inventory
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     items AS
     (
@@ -47,7 +47,7 @@ WITH
             valid_until, partition, event_id, evidence, detected_at, run_id
         FROM host_extents
         UNION ALL
-        -- A LUN that carries no datastore, or none any more.
+        -- A LUN that has no datastore, or none any more.
         SELECT
             described.said_by AS host, described.device AS device, '' AS datastore_uuid, '' AS datastore,
             greatest(described.first_at, ended_at) AS observed_at,
@@ -72,7 +72,7 @@ WITH
     mappings AS
     (
         SELECT
-            -- What follows names the device, whatever LUN number it has: vml.02000100006006…
+            -- The rest identifies the device, whatever its LUN number: vml.02000100006006…
             groupUniqArrayIf(substring(device, 15), kind = 'raw_device_mapping') AS mapped,
             groupUniqArrayIf(said_by, kind = 'listing') AS listed_by
         FROM raw_device_mappings
@@ -95,7 +95,7 @@ WITH
         SELECT
             places.*,
             device_items.*,
-            -- What was said last before the row ended; else what was said first after it.
+            -- The last item before the end of the row, else the first one after it.
             isNull(valid_until) OR said_at < valid_until AS is_timely,
             (is_timely, if(is_timely, 1, -1) * toUnixTimestamp64Micro(said_at)) AS rank
         FROM places
@@ -123,6 +123,8 @@ SELECT
     argMaxIf(said.other_names, rank, notEmpty(said.other_names)) AS other_names,
     multiIf(
         hasAny(arrayMap(name -> substring(name, 15), other_names), any(mapped)), true,
+        arrayExists(unit -> startsWith(unit, extract(device, '^(?:naa|eui)[.](.+)')), any(mapped))
+        AND match(device, '^(?:naa|eui)[.].'), true,
         has(any(listed_by), host), false,
         NULL
     ) AS is_rdm,

@@ -1,7 +1,8 @@
--- One row is one datastore on one LUN as one host saw it at a moment, or a LUN without one:
+-- One row is one datastore on one LUN as one host saw it at a time, or a LUN without datastore:
 --   SELECT * FROM inventory_at(at = '2012-05-01 06:00:00')
--- is_assumed: it was said later for the first time.
-CREATE OR REPLACE VIEW inventory_at AS
+-- is_assumed: first observed later.
+CREATE OR REPLACE VIEW inventory_at
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH parseDateTime64BestEffort({at:String}, 6, 'UTC') AS moment
 SELECT
     *,

@@ -1,8 +1,9 @@
--- One row is one latency episode: a device answered slowly from started_at to ended_at, which is
--- NULL while nothing says that it is over. baseline_ms is the median of all its samples of that week;
--- half of them lie within baseline_ms divided by and multiplied with baseline_spread (the median
--- absolute deviation of the logarithm, taken from the quartiles). vmkernel names its own.
-CREATE OR REPLACE VIEW latency_episodes AS
+-- One row is one latency episode: a device was slow from started_at to ended_at; ended_at is NULL while
+-- the episode is open. baseline_ms is the median of all samples of the device in that week. Half of them
+-- are between baseline_ms / baseline_spread and baseline_ms * baseline_spread (median absolute deviation
+-- of the logarithm, from the quartiles). Episodes of vmkernel have the baseline of the log line.
+CREATE OR REPLACE VIEW latency_episodes
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH usual AS
     (
         SELECT

@@ -1,6 +1,7 @@
--- One row is what was measured of one object (device, adapter, path, …) at one moment; origin: who
--- measured it. Nobody averages over different origins: their steps and their digits differ.
-CREATE OR REPLACE VIEW latency_samples AS
+-- One row is one sample of one object (device, adapter, path, …) at one time; `origin` is its source. Do
+-- not average over several sources: their intervals and precision differ.
+CREATE OR REPLACE VIEW latency_samples
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     sampled_at,
     host,

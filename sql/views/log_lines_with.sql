@@ -1,7 +1,8 @@
--- The lines whose message holds all of the given words, in any case:
+-- The lines whose message contains all given words, in any case:
 --   SELECT * FROM log_lines_with(words = 'lost access volume')
--- It filters through the text index first and removes copies after: FINAL would lose the index.
-CREATE OR REPLACE VIEW log_lines_with AS
+-- It filters by the text index first and removes duplicates later: FINAL cannot use the index.
+CREATE OR REPLACE VIEW log_lines_with
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_time,
     received_at,
@@ -12,6 +13,7 @@ SELECT
     datastore,
     severity,
     thread,
+    op_id,
     head,
     message,
     peer,
@@ -23,7 +25,8 @@ SELECT
     time_quality,
     truncated,
     vm_name,
-    vm_id
+    vm_id,
+    stamped_at
 FROM log_lines_stored
 WHERE hasAllTokens(message, lower({words:String}))
 ORDER BY event_time, received_at

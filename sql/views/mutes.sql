@@ -1,8 +1,8 @@
--- One row is one mute: which host, device or datastore (those that are not empty, each for itself)
--- alarms nobody, until when and why. is_active: it has neither expired nor been lifted by now.
--- A host that vCenter says is in maintenance is muted until vCenter says that it is not, or somebody
--- lifts the mute; for thirty days at most, as everything is.
-CREATE OR REPLACE VIEW mutes AS
+-- One row is one mute: a host, device or datastore without alerts until a time, and why. Each non-empty
+-- name is muted by itself. is_active: neither expired nor removed. A host in maintenance mode of vCenter
+-- is muted until it leaves maintenance mode or somebody removes the mute, for 30 days at most.
+CREATE OR REPLACE VIEW mutes
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     said AS
     (

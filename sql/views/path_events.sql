@@ -1,6 +1,7 @@
--- One row is one loss on the way to storage, or one return. A loss whose ended_at is empty goes on,
--- as far as its host's lines tell.
-CREATE OR REPLACE VIEW path_events AS
+-- One row is one loss on the path to storage, or one recovery. A loss with an empty ended_at is open, as
+-- far as the lines of its host show.
+CREATE OR REPLACE VIEW path_events
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     host,

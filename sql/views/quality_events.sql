@@ -1,15 +1,19 @@
--- One row is one thing to know before trusting the data: lines that are missing, cut, unreadable or
--- late, a wrong clock, a source that fell silent, a name that is another's. What a log itself tells
--- (log_throttled, a host's own gap) was found by detectors; everything else is worked out here from
--- what is stored, so it cannot disagree with it. `late`, `clock_skew`, `silent_source` and
--- `borrowed_name` exist only live.
+-- One row is one data-quality event: lines that are missing, cut, rejected, not searched or late, a wrong
+-- clock, a silent source, no live lines at all, or a borrowed host name. Detectors find log_throttled and gaps of
+-- a host; this view derives the others from stored data. `late`, `clock_skew`, `silent_source`, `no_live_lines`
+-- and `borrowed_name` exist only live.
 --
--- `count` is, by kind: log_throttled marks; gap messages that a host lost (evidence: its lines) or
--- bytes of a file that did not arrive (evidence: which); truncated, rejected, late and clock_skew
--- lines; silent_source five-minute intervals in which others were heard; borrowed_name names that its
--- sender uses (evidence: who; see borrowed_names).
--- One row of truncated, rejected, late and clock_skew is an hour of a source of a host.
-CREATE OR REPLACE VIEW quality_events AS
+-- `count` depends on the kind. `log_throttled`: marks. `gap`: messages that a host lost (evidence: its
+-- lines), or bytes of a file that did not arrive (evidence: which). `truncated`, `unsearched`, `rejected`,
+-- `late`, `clock_skew`: lines. `detector_failed`: records on which a detector failed and lost its state;
+-- only the first few are stored (evidence: detector, error, record). `silent_source`: intervals of five
+-- minutes in which other sources sent lines. `no_live_lines`: seconds without a line of any source, where they
+-- exceed the limit (see newest_line). `borrowed_name`: names that its sender uses (evidence: who; see
+-- borrowed_names). An `unsearched` line has more than 16,384 characters, and no detector reads it.
+-- A row of `truncated`, `unsearched`, `rejected`, `detector_failed`, `late` or `clock_skew` is one hour of
+-- one source of one host.
+CREATE OR REPLACE VIEW quality_events
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     told AS
     (
@@ -27,8 +31,8 @@ WITH
         FROM quality_events_stored FINAL
     ),
 
-    -- A line that came twice counts by its first arrival, so that a replay changes nothing here.
-    cut_lines AS
+    -- A duplicate line counts by its first arrival, so that a replay changes nothing here.
+    long_lines AS
     (
         SELECT
             source,
@@ -36,16 +40,17 @@ WITH
             event_time,
             argMin(run_id, received_at) AS line_run_id,
             min(received_at) AS arrived_at,
-            any(substring(concat(head, message), 1, 1000)) AS line
+            any(substring(concat(head, message), 1, 1000)) AS line,
+            [if(max(log_lines_stored.truncated), 'truncated', ''), if(max(unsearched), 'unsearched', '')] AS kinds
         FROM log_lines_stored
-        PREWHERE truncated
+        PREWHERE truncated OR unsearched
         GROUP BY source, program, host, datastore, vm, event_time, offset, line_hash
     ),
 
-    truncated AS
+    too_long AS
     (
         SELECT
-            'truncated' AS kind,
+            arrayJoin(arrayFilter(each -> each != '', kinds)) AS kind,
             host,
             source,
             toStartOfHour(event_time) AS hour,
@@ -55,14 +60,15 @@ WITH
             groupArraySorted(3)(line) AS evidence,
             min(arrived_at) AS detected_at,
             line_run_id AS run_id
-        FROM cut_lines
-        GROUP BY host, source, hour, run_id
+        FROM long_lines
+        GROUP BY kind, host, source, hour, run_id
     ),
 
     rejected AS
     (
         SELECT
-            'rejected' AS kind,
+            -- flink-jobs/engine/failures.py writes this reason.
+            if(startsWith(reason, 'detector '), 'detector_failed', 'rejected') AS kind,
             host,
             source,
             toStartOfHour(received_at) AS hour,
@@ -70,7 +76,9 @@ WITH
             min(received_at) AS started_at,
             max(received_at) AS ended_at,
             count() AS count,
-            groupArraySorted(3)(substring(line, 1, 1000)) AS evidence,
+            groupArraySorted(3)(
+                substring(if(kind = 'rejected', line, concat(reason, ': ', line)), 1, 1000)
+            ) AS evidence,
             started_at AS detected_at,
             run_id
         FROM rejected_lines_stored FINAL
@@ -105,7 +113,7 @@ WITH
             min(first_received_at) AS first_at,
             max(last_received_at) AS last_at,
             quantilesBFloat16Merge(0.1, 0.5, 0.9)(delays_s) AS delays,
-            -- Behind all the time, and all the time as much.
+            -- Constantly late by the same time.
             delays[2] > 60 AND delays[3] - delays[1] < 10 + delays[2] / 5 AS is_behind,
             uniqCombined64Merge(ahead_lines) AS ahead,
             min(ahead_first_at) AS ahead_from,
@@ -116,17 +124,35 @@ WITH
             max(late_last_at) AS late_to,
             groupUniqArrayMerge(3)(late_evidence) AS late_line,
             uniqCombined64Merge(behind_lines) AS behind,
-            groupUniqArrayMerge(3)(behind_evidence) AS behind_line
+            groupUniqArrayMerge(3)(behind_evidence) AS behind_line,
+            uniqCombined64Merge(doubted_lines) AS doubted,
+            groupUniqArrayMerge(3)(doubted_evidence) AS doubted_line
         FROM source_clocks_stored
         GROUP BY host, source, hour
     ),
 
-    -- Intervals in which anybody was heard are numbered: while all are silent, nobody fell silent.
+    -- Intervals with lines of any source are numbered: while all are silent, no source counts as silent.
     intervals AS
     (
-        SELECT bucket, row_number() OVER (ORDER BY bucket) AS number, max(last_received_at) AS last_at
+        SELECT
+            bucket,
+            row_number() OVER (ORDER BY bucket) AS number,
+            min(first_received_at) AS first_at,
+            max(last_received_at) AS last_at
         FROM source_activity_stored
         GROUP BY bucket
+    ),
+
+    -- The pipeline as a whole: until the next line, or until now.
+    unheard AS
+    (
+        SELECT
+            last_at AS from_at,
+            leadInFrame(toNullable(first_at), 1, NULL) OVER (
+                ORDER BY bucket ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+            ) AS until_at,
+            dateDiff('second', from_at, coalesce(until_at, now64(6, 'UTC'))) AS unheard_s
+        FROM intervals
     ),
 
     counted AS
@@ -136,7 +162,7 @@ WITH
         GROUP BY source, host
     ),
 
-    -- Who missed no two intervals since the first has no pause to look for: of many sources few are left.
+    -- Sources without two missing intervals have no pause: few sources are left.
     paused AS
     (
         SELECT counted.source AS source, counted.host AS host
@@ -184,7 +210,7 @@ WITH
             )
     ),
 
-    -- Longer than ten minutes, and much longer than this source was ever silent in a day's intervals.
+    -- Longer than ten minutes, and much longer than any pause of this source within a day.
     silences AS
     (
         SELECT
@@ -223,7 +249,7 @@ FROM
         reinterpretAsUUID(MD5(toString((kind, host, source, hour, run_id)))) AS event_id,
         kind, host, source, started_at, toNullable(ended_at) AS ended_at, count, evidence,
         toDateTime64(detected_at, 3, 'UTC') AS detected_at, run_id
-    FROM truncated
+    FROM too_long
     UNION ALL
     SELECT
         reinterpretAsUUID(MD5(toString((kind, host, source, hour, reason, run_id)))) AS event_id,
@@ -234,7 +260,7 @@ FROM
     SELECT
         reinterpretAsUUID(MD5(toString(('gap', generation)))) AS event_id,
         'gap' AS kind, host, source, last_at AS started_at, toNullable(last_at) AS ended_at,
-        gap_bytes AS count, evidence, toDateTime64(last_received_at, 3, 'UTC') AS detected_at,
+        toUInt64(assumeNotNull(gap_bytes)) AS count, evidence, toDateTime64(last_received_at, 3, 'UTC') AS detected_at,
         '' AS run_id
     FROM gaps
     UNION ALL
@@ -255,6 +281,14 @@ FROM
     WHERE is_behind
     UNION ALL
     SELECT
+        reinterpretAsUUID(MD5(toString(('doubted', host, source, hour)))) AS event_id,
+        'clock_skew' AS kind, host, source, first_at AS started_at, toNullable(last_at) AS ended_at,
+        doubted AS count, doubted_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
+        'live' AS run_id
+    FROM clocks
+    WHERE doubted > 0
+    UNION ALL
+    SELECT
         reinterpretAsUUID(MD5(toString(('late', host, source, hour)))) AS event_id,
         'late' AS kind, host, source, assumeNotNull(late_from) AS started_at, late_to AS ended_at,
         late AS count, late_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
@@ -265,12 +299,21 @@ FROM
     SELECT
         reinterpretAsUUID(MD5(toString(('silent_source', host, source, last_at)))) AS event_id,
         'silent_source' AS kind, host, source, last_at AS started_at, heard_again_at AS ended_at,
-        toUInt64(missed) AS count, [] AS evidence,
+        toUInt64(assumeNotNull(missed)) AS count, [] AS evidence,
         toDateTime64(last_at + INTERVAL 10 MINUTE, 3, 'UTC') AS detected_at, 'live' AS run_id
     FROM silences
     WHERE
         intervals_heard >= 2 AND missed >= 2 AND missed > 3 * usually_missed
         AND until_at > last_at + INTERVAL 10 MINUTE
+    UNION ALL
+    SELECT
+        reinterpretAsUUID(MD5(toString(('no_live_lines', from_at)))) AS event_id,
+        'no_live_lines' AS kind, '' AS host, '' AS source, from_at AS started_at, until_at AS ended_at,
+        toUInt64(unheard_s) AS count, [] AS evidence,
+        toDateTime64(from_at + toIntervalSecond((SELECT limit_s FROM newest_line)), 3, 'UTC') AS detected_at,
+        'live' AS run_id
+    FROM unheard
+    WHERE unheard_s > (SELECT limit_s FROM newest_line)
     UNION ALL
     SELECT
         reinterpretAsUUID(MD5(toString(('borrowed_name', host, peer)))) AS event_id,

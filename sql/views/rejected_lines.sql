@@ -1,5 +1,6 @@
--- One row is one line or message that could not be used, verbatim, and why.
-CREATE OR REPLACE VIEW rejected_lines AS
+-- One row is one rejected line or message, verbatim, and the reason.
+CREATE OR REPLACE VIEW rejected_lines
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     received_at,
     source,

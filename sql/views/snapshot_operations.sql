@@ -1,5 +1,6 @@
 -- One row is one snapshot operation: a snapshot was created or removed from started_at to ended_at.
-CREATE OR REPLACE VIEW snapshot_operations AS
+CREATE OR REPLACE VIEW snapshot_operations
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     host,
@@ -7,6 +8,7 @@ SELECT
     datastore,
     kind,
     name,
+    op_id,
     started_at,
     ended_at,
     duration_ms,

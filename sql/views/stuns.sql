@@ -1,5 +1,6 @@
--- One row is one stun: a VM stood still from started_at to ended_at.
-CREATE OR REPLACE VIEW stuns AS
+-- One row is one stun: a VM was paused from started_at to ended_at.
+CREATE OR REPLACE VIEW stuns
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     host,
@@ -12,6 +13,7 @@ SELECT
     measured_by,
     cause,
     cause_detail,
+    op_id,
     migration_id,
     switchover_us,
     is_quiesced,

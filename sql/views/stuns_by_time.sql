@@ -1,6 +1,8 @@
--- One row is one stun, as in `stuns`: fewer columns, and quick to ask by time. Its evidence is one text:
--- a line each. Only that of the rows that an ORDER BY … LIMIT leaves is read.
-CREATE OR REPLACE VIEW stuns_by_time AS
+-- One row is one stun, as in `stuns`, with fewer columns and fast to filter by time. evidence_lines holds
+-- the lines of evidence as one text; it is read only for the rows that ORDER BY … LIMIT leaves. hour_of_day
+-- and weekday are those of the site's time zone at that time, with its daylight saving time; see site.
+CREATE OR REPLACE VIEW stuns_by_time
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     host,
@@ -11,9 +13,9 @@ SELECT
     duration_us / 1000000 AS duration_s,
     cause,
     severity,
-    toHour(ended_at) AS hour_of_day,
+    toHour(ended_at, '{site_timezone}') AS hour_of_day,
     CAST(
-        toDayOfWeek(ended_at)
+        toDayOfWeek(ended_at, 0, '{site_timezone}')
         AS Enum8('1 Mon' = 1, '2 Tue' = 2, '3 Wed' = 3, '4 Thu' = 4, '5 Fri' = 5, '6 Sat' = 6, '7 Sun' = 7)
     ) AS weekday,
     CAST(

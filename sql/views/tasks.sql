@@ -1,7 +1,8 @@
--- One row is one thing that somebody asked vCenter for: a snapshot made or removed, a migration,
--- maintenance. started_at is when it was asked for; how it ended, the VM's log tells. snapshot_name is
--- empty where a snapshot was made and removed within a minute: snapshot_operations has its name.
-CREATE OR REPLACE VIEW tasks AS
+-- One row is one task of vCenter: a snapshot created or removed, a migration, maintenance. started_at is
+-- the time of the request; the VM's log shows how it ended. snapshot_name is empty if the snapshot existed
+-- for less than a minute: snapshot_operations has its name.
+CREATE OR REPLACE VIEW tasks
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     kind,

@@ -1,5 +1,6 @@
--- One row is one run of space reclamation on a volume. fell_back is null where it cannot be told.
-CREATE OR REPLACE VIEW unmap_runs AS
+-- One row is one UNMAP run (space reclamation) on a volume. fell_back is null if it is unknown.
+CREATE OR REPLACE VIEW unmap_runs
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     event_id,
     host,

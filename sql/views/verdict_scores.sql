@@ -1,6 +1,7 @@
--- One row is how often people found the verdicts of one scope and confidence right: of each incident
--- the last judgement counts, for the scope and confidence that the verdict had when it was judged.
-CREATE OR REPLACE VIEW verdict_scores AS
+-- One row is the share of right verdicts for one scope and confidence. The newest judgement of each
+-- incident counts, with the scope and confidence that the verdict had at that time.
+CREATE OR REPLACE VIEW verdict_scores
+DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     scope,
     confidence,

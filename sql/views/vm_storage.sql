@@ -1,9 +1,10 @@
--- One row is one VM and one LUN under its folder as one host saw it, from valid_from up to valid_until.
--- The VM lives where its log lies, or its .vmx; a path may call the datastore by name or by UUID.
--- Every host may have a datastore1 of its own: a name is looked up on the hosts that ran the VM, and
--- elsewhere only if it is one datastore's; if it is several hosts', the VM is not shown. Without any
--- inventory of it device is empty. A VM's disks on other datastores are not looked at.
-CREATE OR REPLACE VIEW vm_storage AS
+-- One row is one VM and one LUN under its folder as one host saw it, from valid_from until valid_until. The
+-- VM's storage is that of its log or its .vmx; a path may contain the name or the UUID of the datastore.
+-- Hosts may each have a datastore1: a name is resolved on the hosts that ran the VM, elsewhere only if it
+-- is unique; an ambiguous VM is not shown. Without inventory, device is empty. Disks of the VM on other
+-- datastores are not included.
+CREATE OR REPLACE VIEW vm_storage
+DEFINER = transform SQL SECURITY DEFINER AS
 WITH
     vms AS
     (

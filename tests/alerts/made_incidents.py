@@ -7,7 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 
 def incident(name: str = "one", revision: int = 1, **fields: Any) -> dict[str, Any]:
-    """An event of the topic: an open incident of a host, critical."""
+    """Return an incident event: an open, critical incident of a host."""
     return {
         "event_id": str(uuid5(NAMESPACE_URL, name)),
         "detector": "incidents",
@@ -47,6 +47,6 @@ def incident(name: str = "one", revision: int = 1, **fields: Any) -> dict[str, A
 
 
 def closed(name: str = "one", revision: int = 9, **fields: Any) -> dict[str, Any]:
-    """The same incident, over."""
+    """Return the same incident, closed."""
     over = {"state": "closed", "closed_at": "2026-03-01T02:12:00.000000Z"}
     return incident(name, revision, **{**over, **fields})

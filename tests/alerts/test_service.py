@@ -1,4 +1,4 @@
-"""The desk: what is read is in the book, and what is in the book survives."""
+"""The dispatcher: events that were read are in the alert state, and the state survives crashes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from stunwatch.alerts import service
-from stunwatch.alerts.book import Book
+from stunwatch.alerts.alert_state import AlertState
 from stunwatch.alerts.configuration import Configuration, Receiver, parse
 from stunwatch.alerts.marks import Marks, Mute, read_marks
 from stunwatch.alerts.messages import Message
 from stunwatch.alerts.sending import alerts_of, send
-from stunwatch.alerts.service import Desk, MarksReader, read_book
+from stunwatch.alerts.service import Dispatcher, MarksReader, read_state
 from stunwatch.errors import UserError
 from stunwatch.settings import Settings, load_settings
 from tests.alerts.made_incidents import closed, incident
@@ -36,7 +36,7 @@ def configuration() -> Configuration:
 
 
 class Inbox:
-    """A receiver that refuses as often as it is told to."""
+    """A receiver that rejects a given number of messages."""
 
     def __init__(self, refuse: int = 0) -> None:
         self.refuse = refuse
@@ -50,17 +50,19 @@ class Inbox:
         return ""
 
 
-def test_what_was_read_is_delivered_after_a_crash(settings: Settings) -> None:
-    desk = Desk(settings, Book(), configuration(), Inbox(refuse=9))
-    desk.take([(0, 4, orjson.dumps(incident("a"))), (1, 0, orjson.dumps(incident("b")))], NOON)
-    desk.deliver(NOON)
-    book = read_book(settings)
-    assert book is not None
-    assert book.offsets == {0: 5, 1: 1}
+def test_events_read_before_a_crash_are_delivered_once_after_it(settings: Settings) -> None:
+    dispatcher = Dispatcher(settings, AlertState(), configuration(), Inbox(refuse=9))
+    dispatcher.take(
+        [(0, 4, orjson.dumps(incident("a")), NOON), (1, 0, orjson.dumps(incident("b")), NOON)], NOON
+    )
+    dispatcher.deliver(NOON)
+    alert_state = read_state(settings)
+    assert alert_state is not None
+    assert alert_state.offsets == {0: 5, 1: 1}
     inbox = Inbox()
-    again = Desk(settings, book, configuration(), inbox)
-    # Kafka may hand out again what was read before the crash.
-    again.take([(0, 4, orjson.dumps(incident("a")))], NOON)
+    again = Dispatcher(settings, alert_state, configuration(), inbox)
+    # After a crash, Kafka may deliver the same messages again.
+    again.take([(0, 4, orjson.dumps(incident("a")), NOON)], NOON)
     for minute in range(10):
         again.deliver(NOON + timedelta(minutes=minute))
     assert sorted(inbox.titles) == [
@@ -69,26 +71,26 @@ def test_what_was_read_is_delivered_after_a_crash(settings: Settings) -> None:
     ]
 
 
-def test_what_is_no_incident_is_passed_over_and_told(
+def test_an_event_that_is_not_an_incident_is_skipped_and_logged(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inbox = Inbox()
-    desk = Desk(settings, Book(), configuration(), inbox)
+    dispatcher = Dispatcher(settings, AlertState(), configuration(), inbox)
     values = [b"{", b"null", b"[]", b'{"run_id": "live"}', orjson.dumps(incident("a"))]
-    desk.take([(0, offset, value) for offset, value in enumerate(values)], NOON)
-    desk.deliver(NOON)
+    dispatcher.take([(0, offset, value, NOON) for offset, value in enumerate(values)], NOON)
+    dispatcher.deliver(NOON)
     assert len(inbox.titles) == 1
-    assert capsys.readouterr().out.count("is no incident") == 4
+    assert capsys.readouterr().out.count("is not an incident") == 4
 
 
-def test_two_services_do_not_share_a_book(settings: Settings) -> None:
-    with pytest.raises(UserError, match="runs already"):
+def test_two_services_cannot_share_the_alert_state(settings: Settings) -> None:
+    with pytest.raises(UserError, match="already running"):
         service._lock(settings)
         service.run(settings)
 
 
-def test_a_failure_is_one_sentence_without_the_url() -> None:
-    receiver = Receiver("hook", "json://sesame:open@127.0.0.1:9/token123?x=secret")
+def test_the_error_of_a_delivery_does_not_contain_the_url() -> None:
+    receiver = Receiver(name="hook", url="json://sesame:open@127.0.0.1:9/token123?x=secret")
     message = Message("title", "body", "opened", "critical", "id", "host", "", "", "", "")
     said = send(receiver, message)
     assert said
@@ -96,44 +98,44 @@ def test_a_failure_is_one_sentence_without_the_url() -> None:
         assert secret not in said
 
 
-def test_alertmanager_hears_of_the_end_of_what_is_withdrawn() -> None:
-    book = Book()
+def test_alertmanager_receives_an_end_time_for_a_withdrawn_incident() -> None:
+    alert_state = AlertState()
     to = parse({"receivers": [{"name": "am", "kind": "alertmanager", "url": "http://x"}]}, {})
     for event in (incident(), incident(revision=2, is_deleted=1), closed("other", 3)):
-        book.take(event, to, NOON)
-    opened, withdrawn, over = (alerts_of(each.message, NOON)[0] for each in book.outbox)
+        alert_state.take(event, to, NOON)
+    opened, withdrawn, over = (alerts_of(each.message, NOON)[0] for each in alert_state.outbox)
     assert opened["endsAt"] > "2026-03-30"
     assert withdrawn["labels"] == opened["labels"]
     assert withdrawn["endsAt"] == "2026-03-01T12:00:00Z"
     assert over["endsAt"] == "2026-03-01T02:12:00.000000Z"
 
 
-def test_what_is_muted_is_told_once_whenever_the_service_is_killed(settings: Settings) -> None:
-    """A new desk for every step: what is saved is all that is known."""
+def test_a_muted_incident_is_sent_once_despite_restarts(settings: Settings) -> None:
+    """Every step uses a new dispatcher, so only the saved state is known."""
     marks = Marks((Mute("esx01", "", "", (NOON + timedelta(hours=1)).timestamp()),))
     inbox = Inbox(refuse=1)
 
-    def desk() -> Desk:
-        return Desk(settings, read_book(settings) or Book(), configuration(), inbox)
+    def dispatcher() -> Dispatcher:
+        return Dispatcher(settings, read_state(settings) or AlertState(), configuration(), inbox)
 
-    desk().take([(0, 0, orjson.dumps(incident("a")))], NOON, marks)
+    dispatcher().take([(0, 0, orjson.dumps(incident("a")), NOON)], NOON, marks)
     for minute in (10, 59, 60, 61, 70):
         now = NOON + timedelta(minutes=minute)
-        desk().end_mutes(now, marks)
-        # Kafka hands out again what was read.
-        desk().take([(0, 0, orjson.dumps(incident("a")))], now, Marks())
-        desk().deliver(now)
+        dispatcher().end_mutes(now, marks)
+        # Kafka delivers the same messages again.
+        dispatcher().take([(0, 0, orjson.dumps(incident("a")), NOON)], now, Marks())
+        dispatcher().deliver(now)
         assert len(inbox.titles) == (minute > 60)
-    desk().take([(0, 1, orjson.dumps(closed("a")))], now, marks)
-    desk().deliver(now)
-    desk().deliver(now)
+    dispatcher().take([(0, 1, orjson.dumps(closed("a")), NOON)], now, marks)
+    dispatcher().deliver(now)
+    dispatcher().deliver(now)
     assert inbox.titles == [
         "[critical] Host a loses its storage",
-        "[critical] over: Host a loses its storage",
+        "[critical] closed: Host a loses its storage",
     ]
 
 
-def test_when_marks_cannot_be_known_that_is_said_once(
+def test_unknown_mutes_are_logged_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[Marks | None] = [None, None, Marks(), None]
@@ -154,18 +156,18 @@ def test_when_marks_cannot_be_known_that_is_said_once(
     assert reader.problem == ""
     assert reader.read() is None
     said = capsys.readouterr().out
-    assert said.count("ClickHouse is away. Nothing is held back for them.") == 2
-    assert said.count("acknowledgements are known\n") == 1
-    # At the start it is waited for, but not for ever.
+    assert said.count("ClickHouse is away. All messages are sent.") == 2
+    assert said.count("mutes are loaded\n") == 1
+    # The service waits for them at the start, but not for ever.
     monkeypatch.setattr(service, "WAITS_FOR_MARKS_S", 0.0)
     assert MarksReader(read).is_ready
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), gaierror(-2, "name")])
-def test_clickhouse_that_is_away_is_a_sentence(
+def test_clickhouse_that_does_not_answer_is_a_user_error(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
-    with pytest.raises(UserError, match="no local pipeline"):
+    with pytest.raises(UserError, match="No pipeline has been started"):
         read_marks(settings)
     settings.secrets.mkdir()
     (settings.secrets / "reader").write_text("secret\n")
@@ -174,5 +176,5 @@ def test_clickhouse_that_is_away_is_a_sentence(
         raise error
 
     monkeypatch.setattr("http.client.HTTPConnection.connect", refuse)
-    with pytest.raises(UserError, match="ClickHouse does not answer"):
+    with pytest.raises(UserError, match=r"Cannot reach ClickHouse|did not answer"):
         read_marks(settings)

@@ -1,21 +1,23 @@
-"""Which bytes of which file are missing, and which ranges are shipped again."""
+"""Finds missing bytes of files, and the ranges to send again."""
 
 from __future__ import annotations
 
 import gzip
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.records import generation_of
-from ingest.replay import Options, Reading, plan
-from ingest.times import UptimeClock
-from stunwatch.audit.events import spans
+from stunwatch.audit.events import CHECKS, Slices, spans
 from stunwatch.audit.files import Finder, StoredFile
 from stunwatch.audit.repair import MARGIN_US, QUIET_US, Lines, Part, lines_of, ranges_around
+from stunwatch.ingest.records import generation_of
+from stunwatch.ingest.replay import Options, Reading, plan
+from stunwatch.ingest.times import UptimeClock
 
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
@@ -31,14 +33,14 @@ def stored(path: Path, bytes_to: int, text: str = TEXT) -> StoredFile:
     return StoredFile(generation, str(path), "", "", "", "", bytes_to, ())
 
 
-def test_a_whole_file_lacks_nothing(tmp_path: Path) -> None:
+def test_a_complete_file_has_no_gaps(tmp_path: Path) -> None:
     path = tmp_path / "vmware.log"
     path.write_text(TEXT)
     found = Finder().measure(stored(path, len(TEXT)))
     assert (found.path, found.size, found.gaps) == (path, len(TEXT), ())
 
 
-def test_what_is_behind_the_last_line_stored_is_missing(tmp_path: Path) -> None:
+def test_bytes_after_the_last_stored_line_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "vmware.log"
     path.write_text(TEXT + "a line that is still being wr")
     found = Finder().measure(stored(path, 500))
@@ -53,7 +55,7 @@ def test_a_line_that_is_still_being_written_is_not_missing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["vmware-7.log", "vmware.log.gz"])
-def test_a_rotated_file_is_known_by_how_it_begins(tmp_path: Path, name: str) -> None:
+def test_a_rotated_file_is_found_by_its_first_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "vmware.log").write_text("2019-01-01T00:00:00.000Z| vmx| I120: another\n")
     content = TEXT.encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
@@ -62,7 +64,7 @@ def test_a_rotated_file_is_known_by_how_it_begins(tmp_path: Path, name: str) -> 
     assert found.gaps == ((len(TEXT) - 10, len(TEXT)),)
 
 
-def test_a_header_in_the_middle_is_not_missing(tmp_path: Path) -> None:
+def test_a_repeated_esxtop_header_is_not_missing(tmp_path: Path) -> None:
     header, row = '"(PDH-CSV 4.0) (UTC)(0)","x"\n', '"02/03/2024 04:05:06","3.5"\n'
     text = header + row * 3 + header + row * 3
     path = tmp_path / "esxtop.csv"
@@ -73,19 +75,19 @@ def test_a_header_in_the_middle_is_not_missing(tmp_path: Path) -> None:
     assert Finder().measure(file).gaps == (lost,)
 
 
-def test_a_file_that_is_elsewhere_is_not_measured(tmp_path: Path) -> None:
+def test_a_file_that_is_not_on_this_machine_is_not_measured(tmp_path: Path) -> None:
     found = Finder().measure(stored(tmp_path / "no/such/vmware.log", 10))
     assert (found.path, found.size, found.gaps) == (None, None, ())
 
 
-def test_an_archive_is_found_for_its_member(tmp_path: Path) -> None:
+def test_a_member_of_an_archive_is_found_in_the_archive(tmp_path: Path) -> None:
     bundle = tmp_path / "esx-esx01-2024-05-06.tgz"
     bundle.write_bytes(b"x")
     assert Finder().measure(stored(Path(f"{bundle}!var/log/vmkernel.log"), 10)).path == bundle
 
 
 def every_second(count: int, pauses: dict[int, int]) -> Lines:
-    """Lines of 10 bytes, a second apart, but for pauses (s) before some."""
+    """Return lines of 10 bytes, one second apart, with longer pauses (s) before some."""
     lines, at_us = Lines(end=count * 10), 0
     for number in range(count):
         at_us += pauses.get(number, 1) * SECOND_US
@@ -94,21 +96,22 @@ def every_second(count: int, pauses: dict[int, int]) -> Lines:
     return lines
 
 
-def test_a_range_has_a_margin_and_is_cut_where_it_was_quiet() -> None:
+def test_a_range_has_a_margin_and_ends_at_a_silence() -> None:
     lines = every_second(40_000, {10_000: 90, 30_000: 90})
     [(start, end)] = ranges_around(lines, [(200_000, 200_010)])
-    # Three hours are 10 800 lines: further than both silences, which alone are no reason to stop.
+    # Three hours are 10,800 lines. Both silences are nearer than that, so the range does not end
+    # there.
     assert (start, end) == (0, 400_000)
     lines = every_second(60_000, {10_000: 90, 50_000: 90})
     assert ranges_around(lines, [(300_000, 300_010)]) == [(100_000, 500_000)]
 
 
-def test_ranges_that_touch_are_one() -> None:
+def test_overlapping_ranges_are_merged() -> None:
     lines = every_second(100, {})
     assert ranges_around(lines, [(100, 110), (500, 520)]) == [(0, 1000)]
 
 
-def test_a_gap_without_a_line_is_no_range() -> None:
+def test_a_gap_without_lines_yields_no_range() -> None:
     assert not ranges_around(every_second(10, {}), [(500, 600)])
 
 
@@ -117,7 +120,7 @@ def test_a_gap_without_a_line_is_no_range() -> None:
     st.integers(0, 59),
     st.integers(1, 9),
 )
-def test_a_range_holds_the_gap_and_cuts_nothing_in_two(
+def test_a_range_contains_the_gap_and_ends_at_silences(
     pauses: list[int], first: int, length: int
 ) -> None:
     lines = every_second(len(pauses), dict(enumerate(pauses)))
@@ -134,8 +137,8 @@ def test_a_range_holds_the_gap_and_cuts_nothing_in_two(
             assert lines.times[places[-1] + 1] - lines.times[places[-1]] >= QUIET_US
 
 
-def test_a_part_is_what_the_whole_reading_says_of_it(tmp_path: Path) -> None:
-    """The same records; only the progress tells no more than was handed on."""
+def test_a_part_yields_the_same_records_as_the_whole_file(tmp_path: Path) -> None:
+    """Only the progress differs: its time is that of the last line yielded."""
     log = tmp_path / "vmware.log"
     text = TEXT.replace("note 3 7\n", "note 3 7\n  an indented line without a stamp\n")
     log.write_text(text)
@@ -164,23 +167,49 @@ def strip(record: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in record.items() if name != "received_at"}
 
 
-def test_a_file_is_surveyed_by_place_and_time(tmp_path: Path) -> None:
+def test_lines_of_returns_offsets_and_times(tmp_path: Path) -> None:
     log = tmp_path / "vmware.log"
     log.write_text(TEXT)
-    with plan([log]) as what:
+    with plan([log], Options(vm="vm01")) as what:
         lines = lines_of(what.files[0], Options())
     assert len(lines.offsets) == len(lines.times) == 720
     assert lines.times[60] - lines.times[0] == HOUR_US
     assert lines.end == len(TEXT)
 
 
-def test_time_is_cut_into_spans_that_fit_into_memory() -> None:
-    months = {"2012-03-01": 5, "2012-04-01": 6, "2012-05-01": 25}
-    found = spans(months, lines_at_once=12)
-    assert [(each.first_at[:7], each.end_at[:7], each.bucket, each.buckets) for each in found] == [
-        ("1900-01", "2012-05", 0, 1),
-        ("2012-05", "2290-01", 0, 3),
-        ("2012-05", "2290-01", 1, 3),
-        ("2012-05", "2290-01", 2, 3),
-    ]
-    assert len(spans({})) == 1
+SIZES = st.dictionaries(st.integers(-20, 300_000), st.integers(1, 100), max_size=40)
+HOURLY = Slices(60, 120)
+
+
+@given(SIZES, st.integers(1, 200), st.sampled_from([*CHECKS.values()]))
+def test_time_is_divided_into_spans_of_limited_size(
+    sizes: dict[int, int], most: int, slices: Slices
+) -> None:
+    """The spans cover all of time once. Including its margins, none has too many rows."""
+    found = spans(sizes, slices, rows_at_once=most)
+    times = sorted({(each.first_at, each.end_at) for each in found})
+    assert (times[0][0][:4], times[-1][1][:4]) == ("1900", "2290")
+    assert all(end_at == first_at for (_, end_at), (first_at, _) in pairwise(times))
+    for first_at, end_at in times:
+        same = [each for each in found if each.first_at == first_at]
+        assert [each.bucket for each in same] == [*range(same[0].buckets)]
+        first, end = (
+            datetime.fromisoformat(each).replace(tzinfo=UTC).timestamp() / 60
+            for each in (first_at, end_at)
+        )
+        rows = sum(
+            count
+            for slot, count in sizes.items()
+            if first - slices.margin_minutes
+            <= slot * slices.slot_minutes
+            < end + slices.margin_minutes
+        )
+        assert rows <= most * same[0].buckets
+
+
+def test_years_with_few_rows_are_one_span_and_a_busy_night_is_many() -> None:
+    quiet = dict.fromkeys(range(0, 24 * 3000, 24), 1)
+    assert len(spans(quiet, HOURLY, rows_at_once=3000)) == 1
+    assert len(spans({}, HOURLY, rows_at_once=10)) == 1
+    busy = quiet | dict.fromkeys(range(50_000, 50_010), 1000)
+    assert 5 <= len(spans(busy, HOURLY, rows_at_once=3000)) <= 30

@@ -1,4 +1,4 @@
-"""A real browser that looks at dashboards: Debian's chromium, driven by Playwright."""
+"""Open dashboards in a real browser: Debian's chromium, controlled by Playwright."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Response, ViewportSize, sync_playwright
 
-from stunwatch.runtime import superset
+from stunwatch.local import superset
 from stunwatch.settings import Settings
 
 FLAGS = [
@@ -21,7 +21,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 TALL = ViewportSize(width=1600, height=2600)
-"""Charts below the window are not drawn before somebody scrolls there."""
+"""Tall, because Superset draws a chart below the window only after scrolling."""
 
 SCREEN = ViewportSize(width=1920, height=1080)
 
@@ -34,37 +34,42 @@ IS_DRAWN = """() => {
     const isWaiting = each => each.querySelector('[data-test=loading-indicator]');
     return charts.length > 0 && charts.every(isDone) && !charts.some(isWaiting);
 }"""
-"""All that the window shows."""
+"""True if everything in the window is drawn."""
 
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
 
 
 @dataclass
 class Dashboard:
-    """A dashboard as it stands on the screen."""
+    """A dashboard that is open in the browser."""
 
     page: Page
     seconds: float
     failures: list[str] = field(default_factory=list)
-    """What the server answered to a chart's question, where it was no answer."""
+    """Failed responses to queries of charts."""
     answers: list[dict[str, Any]] = field(default_factory=list)
-    """What it answered to the others: `colnames`, `rowcount` and more."""
+    """Successful responses: `colnames`, `rowcount` and more."""
 
     def titles(self) -> set[str]:
-        """The titles of all charts."""
+        """Return the titles of all charts."""
         return {each.strip() for each in self.page.locator(".header-title").all_inner_texts()}
 
     def alerts(self) -> list[str]:
-        """What a chart shows instead of itself when something is wrong."""
+        """Return the error messages that charts show."""
         return self.page.locator("[role=alert]").all_inner_texts()
 
     def number(self, title: str) -> str:
-        """What the big tile of this title shows."""
-        return self._chart(title).locator(".header-line").inner_text().strip()
+        """Return the text of the big number with this title."""
+        chart = self._chart(title)
+        if chart.locator(".header-line").count():
+            return chart.locator(".header-line").inner_text().strip()
+        # A number that is compared with a week earlier has no CSS class, and an arrow behind it.
+        first, *_ = chart.locator(".slice_container").inner_text().strip().splitlines()
+        return first.rstrip("↑↓ ")
 
     def table(self, title: str) -> list[dict[str, str]]:
-        """The rows of the table of this title, by column."""
-        # A header that stays in sight while the rows are scrolled is a table of its own.
+        """Return the rows of the table with this title: column → value."""
+        # A fixed header is a separate table element.
         tables = self._chart(title).locator("table")
         header = [each.strip() for each in tables.first.locator("thead th").all_inner_texts()]
         found = []
@@ -83,14 +88,14 @@ class Dashboard:
 def looking(
     settings: Settings, user: str, password: str, window: ViewportSize = TALL
 ) -> Iterator[Page]:
-    """Open a browser that has logged in."""
+    """Open a browser and log in."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("There is no chromium: `apt-get install chromium` brings it.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport=window)
-        # A form that is filled before its scripts run forgets what was typed.
+        # If the form is filled before its scripts run, the text is lost.
         page.goto(f"{superset.address(settings)}/login/", wait_until="networkidle")
         page.fill("#username", user)
         page.fill("#password", password)
@@ -103,21 +108,21 @@ def looking(
 def open_dashboard(
     page: Page, settings: Settings, slug: str, query: str = "", tab: str = ""
 ) -> Dashboard:
-    """Open a dashboard and return when all of it that the window shows is drawn."""
+    """Open a dashboard; return when everything in the window is drawn."""
     told: list[Response] = []
 
     def note(response: Response) -> None:
         if "/api/v1/chart/data" in response.url:
             told.append(response)
 
-    page.goto("about:blank")  # what an earlier page still asks for is none of this one's
+    page.goto("about:blank")  # cancels requests of the previous page
     page.on("response", note)
     began = time.monotonic()
     page.goto(f"{superset.address(settings)}/superset/dashboard/{slug}/{query}#{tab}")
-    # Asked at every frame, it would make the browser draw frames.
+    # Polling at every frame would make the browser draw more frames.
     page.wait_for_function(IS_DRAWN, polling=50, timeout=60_000)
     seconds = time.monotonic() - began
-    page.wait_for_timeout(1_000)  # charts grow into their places
+    page.wait_for_timeout(1_000)  # charts are still being resized
     page.remove_listener("response", note)
     return Dashboard(
         page,
@@ -128,7 +133,7 @@ def open_dashboard(
 
 
 def value(text: str) -> float:
-    """The number that a tile or a cell shows."""
+    """Parse the number of a tile or a cell."""
     found = NUMBER.fullmatch(text)
     assert found is not None, text
     return float(text.replace(",", ""))

@@ -1,4 +1,4 @@
-"""Superset over a ClickHouse without Kafka and Flink: enough to apply, to look and to refuse."""
+"""Run Superset with a ClickHouse, without Kafka and Flink."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from stunwatch.dashboards.api import Superset, administrator
-from stunwatch.runtime import fetch, superset
+from stunwatch.local import fetch, superset
 from stunwatch.settings import Settings
-from tests.investigations.server import Server
+from tests.clickhouse_server import Server
 
 VIEWER = "looker"
 VIEWERS_PASSWORD = "only looks"
@@ -23,18 +23,18 @@ VIEWERS_PASSWORD = "only looks"
 
 @contextmanager
 def serving(server: Server) -> Iterator[Settings]:
-    """Start Superset beside a ClickHouse; stop it at the end."""
+    """Start Superset for a ClickHouse server; stop it at the end."""
     settings = replace(server.settings, superset=True)
     fetch.ensure(settings, Console(stderr=True))
     process = subprocess.Popen(
-        [sys.executable, "-m", "stunwatch.runtime.launch", "superset"],
+        [sys.executable, "-m", "stunwatch.local.launch", "superset"],
         env=os.environ | settings.environment(),
     )
     try:
         deadline = time.monotonic() + 90
-        while ailment := superset.ailment(settings):
+        while unhealthy_reason := superset.unhealthy_reason(settings):
             assert process.poll() is None, "Superset has ended"
-            assert time.monotonic() < deadline, ailment
+            assert time.monotonic() < deadline, unhealthy_reason
             time.sleep(0.1)
         yield settings
     finally:
@@ -43,7 +43,7 @@ def serving(server: Server) -> Iterator[Settings]:
 
 
 def add_viewer(settings: Settings) -> None:
-    """Make a user whose one role is that of the dashboards."""
+    """Create a user with the read-only role."""
     api = administrator(settings)
     roles = {row["name"]: row["id"] for row in api.listed("security/roles", ("id", "name"))}
     api.post(

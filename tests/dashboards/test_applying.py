@@ -1,4 +1,4 @@
-"""Files become dashboards, changes become files, and who may do what."""
+"""Files are applied as dashboards, changes are pulled as files, and permissions are enforced."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ import pytest
 
 from stunwatch import dashboards
 from stunwatch.clickhouse import as_user
-from stunwatch.dashboards import assets
 from stunwatch.dashboards.api import Superset, administrator
 from stunwatch.dashboards.assets import ASSETS, of_kind
 from stunwatch.errors import UserError
-from stunwatch.runtime import superset
+from stunwatch.local import superset
 from stunwatch.settings import Settings
+from tests.clickhouse_server import running
 from tests.dashboards.browser import looking, open_dashboard
+from tests.dashboards.files import FILES
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving, viewer
 from tests.dashboards.test_browser import tab_of
-from tests.investigations.server import running
 
-FILES = assets.read()
+pytestmark = pytest.mark.slow
+
 TITLES = {"dashboard": "dashboard_title", "chart": "slice_name", "dataset": "table_name"}
 
 
@@ -46,7 +47,7 @@ def api(settings: Settings) -> Superset:
 
 
 def everything(api: Superset) -> list[Any]:
-    """All that Superset holds, with the ids that links in a browser have."""
+    """Return everything in Superset, with the ids that links in a browser contain."""
     return [
         sorted((row["id"], row["uuid"], row[title]) for row in api.listed(kind, columns))
         for kind, title in TITLES.items()
@@ -61,8 +62,8 @@ assert "clickhouse" in Dialect._classes
 """
 
 
-def test_clickhouses_dialect_is_loaded_before_anybody_asks(settings: Settings) -> None:
-    """Charts that were asked for while sqlglot loaded it were refused: "Error parsing near …"."""
+def test_clickhouses_dialect_is_loaded_before_the_first_query(settings: Settings) -> None:
+    """Queries of charts failed while sqlglot loaded it: "Error parsing near …"."""
     launch = superset.launch(settings)
     environment = os.environ | settings.environment() | launch.environment
     done = subprocess.run(
@@ -75,7 +76,7 @@ def test_clickhouses_dialect_is_loaded_before_anybody_asks(settings: Settings) -
     assert done.returncode == 0, done.stderr
 
 
-def test_applied_twice_it_changes_nothing(settings: Settings, api: Superset) -> None:
+def test_applying_twice_changes_nothing(settings: Settings, api: Superset) -> None:
     before = everything(api)
     assert [len(each) for each in before] == [
         len(of_kind(FILES, kind)) for kind in ("dashboards", "charts", "datasets")
@@ -84,15 +85,13 @@ def test_applied_twice_it_changes_nothing(settings: Settings, api: Superset) -> 
     assert everything(api) == before
 
 
-def test_nothing_was_changed_so_there_is_nothing_to_pull(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_without_a_change_pull_writes_no_file(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "assets"
     shutil.copytree(ASSETS, folder)
     assert dashboards.pull(settings, folder) == []
 
 
-def test_a_change_in_the_browser_is_a_small_difference(
+def test_a_change_in_the_browser_is_a_small_difference_in_its_file(
     settings: Settings, api: Superset, tmp_path: Path
 ) -> None:
     name = "charts/stuns/stuns_by_cause.yaml"
@@ -115,7 +114,7 @@ def test_a_change_in_the_browser_is_a_small_difference(
     assert (folder / name).read_text().splitlines() == before
 
 
-def test_what_is_no_file_any_more_goes_and_what_a_person_made_stays(
+def test_assets_of_deleted_files_are_removed_and_assets_of_users_stay(
     settings: Settings, api: Superset
 ) -> None:
     own = api.post(
@@ -148,7 +147,7 @@ def test_what_is_no_file_any_more_goes_and_what_a_person_made_stays(
     assert dashboards.apply(settings).removed == ()
 
 
-def test_a_file_that_is_refused_is_named_and_nothing_is_imported(
+def test_the_error_names_an_invalid_file_and_nothing_is_imported(
     settings: Settings, api: Superset
 ) -> None:
     before = everything(api)
@@ -167,16 +166,18 @@ def test_annotations_are_drawn_from_the_changes(settings: Settings, api: Superse
     rows = {row["uuid"]: row["id"] for row in api.listed("chart", ("id", "uuid"))}
     for uuid in wanted:
         params = json.loads(api.get(f"chart/{rows[uuid]}")["result"]["params"])
-        [layer] = params["annotation_layers"]
+        layers = params["annotation_layers"]  # limits are formulas
+        [layer] = [each for each in layers if each["annotationType"] == "EVENT"]
         source = api.get(f"chart/{layer['value']}")["result"]
-        assert source["slice_name"] == "What was changed"
+        assert source["slice_name"] == "Recorded changes"
         assert json.loads(source["query_context"])["queries"]
 
 
 def test_a_viewer_sees_dashboards_and_nothing_else(settings: Settings) -> None:
     looks = viewer(settings)
     shown = {row["slug"] for row in looks.listed("dashboard", ("slug",))}
-    assert {"fleet_now", "stuns", "latency", "conflicts", "changes"} <= shown
+    slugs = {each["slug"] for each in of_kind(FILES, "dashboards").values()}
+    assert slugs <= shown
     for refused in ("sqllab/", "database/", "security/users/", "security/roles/", "log/"):
         with pytest.raises(UserError, match=r"40[34]"):
             looks.get(refused)
@@ -192,7 +193,7 @@ def test_a_viewer_sees_dashboards_and_nothing_else(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("path", ["chart/", "dashboard/", "dataset/", "database/"])
-def test_who_has_not_logged_in_sees_nothing(settings: Settings, path: str) -> None:
+def test_without_a_login_every_page_is_refused(settings: Settings, path: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{superset.address(settings)}/api/v1/{path}") as answer:
@@ -201,8 +202,8 @@ def test_who_has_not_logged_in_sees_nothing(settings: Settings, path: str) -> No
         assert error.code in {401, 403}
 
 
-def test_what_the_login_page_tells_does_not_end_a_login(settings: Settings) -> None:
-    """Answered after the login, a cookie of its own would log out who has just logged in."""
+def test_telemetry_of_the_login_page_does_not_end_a_login(settings: Settings) -> None:
+    """If its response arrived after the login, its cookie would replace that of the login."""
     cookies = urllib.request.HTTPCookieProcessor()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
     opener.open(f"{superset.address(settings)}/login/").close()
@@ -213,7 +214,7 @@ def test_what_the_login_page_tells_does_not_end_a_login(settings: Settings) -> N
         assert answer.headers.get_all("Set-Cookie") is None
 
 
-def test_passwords_are_files_that_nobody_else_reads(settings: Settings) -> None:
+def test_passwords_are_files_that_only_their_owner_can_read(settings: Settings) -> None:
     for name in ("superset_admin", "superset_secret_key"):
         assert (settings.secrets / name).stat().st_mode & 0o777 == 0o600
     assert (settings.home / "superset").stat().st_mode & 0o077 == 0
@@ -246,11 +247,11 @@ def test_a_formula_in_an_export_is_text(settings: Settings, api: Superset) -> No
         "result_type": "full",
     }
     _, told = api._ask("POST", "chart/data", asked).decode("utf-8-sig").splitlines()
-    # An apostrophe before it: no spreadsheet works it out.
+    # With an apostrophe in front, no spreadsheet calculates the formula.
     assert "'=HYPERLINK" in told
 
 
-def test_a_name_that_is_html_is_shown_and_not_obeyed(settings: Settings) -> None:
+def test_a_name_that_contains_html_is_shown_as_text(settings: Settings) -> None:
     as_user(settings, "admin").command(
         "INSERT INTO stuns_stored (event_id, revision, detected_at, host, vm, datastore,"
         " started_at, ended_at, duration_us, measured_by, cause, severity, evidence)"
@@ -261,10 +262,10 @@ def test_a_name_that_is_html_is_shown_and_not_obeyed(settings: Settings) -> None
     dialogs: list[str] = []
     with looking(settings, VIEWER, VIEWERS_PASSWORD) as page:
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-        for title in ("VMs stunned most", "Stuns with their evidence"):
+        for title in ("VMs stunned most", "Stuns with evidence"):
             tab = tab_of("stuns", title)
             shown = open_dashboard(page, settings, "stuns", tab=tab).table(title)
-            # How much of it Superset shows is its own affair; that it is text is ours.
+            # Superset may truncate the text, but must not interpret it as HTML.
             assert any(row["vm"].startswith("<img") for row in shown), shown
             assert page.locator("img[src='x'], [onerror]").count() == 0
     assert dialogs == []

@@ -1,4 +1,8 @@
-"""Every dashboard over a year of a large fleet, on two cores: it opens within three seconds."""
+"""With a year of 1,000 VMs and two cores, every dashboard opens within three seconds.
+
+There are two limits: the time until the window is drawn, which depends on other load on the
+machine, and the CPU time of the dashboard's queries, which hardly does.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,27 @@ from pathlib import Path
 import pytest
 
 from stunwatch import dashboards
-from stunwatch.dashboards import assets
 from stunwatch.dashboards.assets import of_kind
 from stunwatch.settings import Settings
+from tests.clickhouse_server import Server, running
 from tests.dashboards.browser import SCREEN, looking, open_dashboard
+from tests.dashboards.files import FILES
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving
-from tests.investigations.server import Server, running
 from tests.investigations.test_a_year import MEASURE
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]
 
 FOLDERS = (Path(__file__).parents[1] / "investigations" / "year", Path(__file__).parent / "year")
 SECONDS = 3.0
 MEASURES = 6
-"""Three seconds on idle cores; where other work has them, as long as so many measures take."""
+"""Number of measurements that take three seconds on idle cores: the limit on busy cores."""
+
+CPU_SECONDS = 4.0
+"""Limit for the queries of one opening: two thirds of the CPU time of two cores in three seconds.
+The rest is for the browser and Superset."""
+
+CPU_USED = "SELECT value / 1e6 FROM system.events WHERE event = 'OSCPUVirtualTimeMicroseconds'"
+"""CPU seconds of all queries since the server started."""
 
 TRIES = 5
 TABLES = {
@@ -31,6 +42,7 @@ TABLES = {
     "incidents": 0,
     "inventory": 0,
     "latency_episodes": 0,
+    "newest_lines": 0,
     "owners_seen": 0,
     "quality_events": 0,
     "rejected_lines": 0,
@@ -41,7 +53,7 @@ TABLES = {
     "stuns": 15_150_000,
     "latency_hours": 640 * 24 * 365,
 }
-"""Table → how many rows its file makes, where they are made piece by piece."""
+"""Table → number of rows of its file, if they are inserted in pieces."""
 
 MERGED = (
     "latency_episodes_stored",
@@ -49,23 +61,33 @@ MERGED = (
     "reservation_conflicts_stored",
     "stuns_by_time_stored",
 )
-"""What has months that are merged when they are over."""
+"""Tables with a partition per month, which is merged after the month."""
 
 PIECE = 1_500_000
-VMS = 10_000
-"""The year of investigations has twice as many."""
-SLUGS = [each["slug"] for each in of_kind(assets.read(), "dashboards").values()]
+OF_THEM = {
+    "inventory": "h < 64",
+    "latency_episodes": "cityHash64(number, 'part') % 16 = 0",
+    "owners_seen": "v < 1000",
+    "reservation_conflicts": "cityHash64(number, 'part') % 16 = 0",
+    "snapshot_operations": "v < 1000",
+    "stuns": "v < 1000",
+}
+"""The files are a year of 20,000 VMs on 1,000 hosts. Of these tables, the rows of 1,000 VMs or 64
+hosts are inserted, or the same share of their rows."""
+
+SLUGS = [each["slug"] for each in of_kind(FILES, "dashboards").values()]
 
 
 def fill(server: Server) -> None:
-    """Insert the year as an ingest over a year would leave it: months merged."""
+    """Insert the year. Months are merged, as they would be after a year."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
     for name, rows in TABLES.items():
         path = next(each for folder in FOLDERS if (each := folder / f"{name}_stored.sql").exists())
         sql = path.read_text()
         sql = sql.replace(f"numbers({rows})", "numbers({first:UInt64}, {rows:UInt64})")
-        if name in ("stuns", "snapshot_operations"):
-            sql = sql.rstrip().removesuffix(";") + f" WHERE v < {VMS}"
+        sql = sql.rstrip().removesuffix(";")
+        if name in OF_THEM:
+            sql += f" WHERE {OF_THEM[name]}"
         for first in range(0, max(rows, 1), PIECE):
             parameters = {"now": now, "first": first, "rows": min(PIECE, rows - first)}
             for _ in server.admin.stream(sql, parameters, settings={"max_memory_usage": "0"}):
@@ -85,33 +107,39 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Set
 
 
 def forget(settings: Settings) -> None:
-    """Superset keeps an answer for half a minute; without it, ClickHouse is asked again."""
+    """Delete Superset's cache of 30 s, so that ClickHouse is queried again."""
     for each in (settings.home / "superset" / "caches" / "data").iterdir():
         each.unlink()
 
 
 def measured(server: Server) -> float:
-    """The seconds that work of a fixed size takes both cores."""
+    """Return the seconds that a fixed amount of work takes on both cores."""
     started = time.monotonic()
     for _ in server.reader.stream(MEASURE):
         pass
     return time.monotonic() - started
 
 
+def cpu_used(server: Server) -> float:
+    return float(server.admin.rows(CPU_USED)[0][0])
+
+
 def test_every_dashboard_of_a_year_opens_in_three_seconds(year: tuple[Server, Settings]) -> None:
     server, settings = year
-    slow = {}
+    slow, hungry = {}, {}
     with looking(settings, VIEWER, VIEWERS_PASSWORD, SCREEN) as page:
         for slug in SLUGS:
-            # What a browser has seen once, it has: the front end's own files.
+            # The first opening fills the browser's cache with the files of the front end.
             open_dashboard(page, settings, slug)
         for slug in SLUGS:
-            tries = []
+            tries, used = [], []
             for _ in range(TRIES):
                 forget(settings)
                 before = measured(server)
+                used_before = cpu_used(server)
                 shown = open_dashboard(page, settings, slug)
-                # Other work comes and goes: the cores are measured on both sides of each try.
+                used.append(cpu_used(server) - used_before)
+                # The load of the machine changes, so measure before and after each try.
                 limit_s = max(SECONDS, MEASURES * max(before, measured(server)))
                 assert shown.failures == []
                 assert shown.alerts() == []
@@ -119,7 +147,10 @@ def test_every_dashboard_of_a_year_opens_in_three_seconds(year: tuple[Server, Se
                 if shown.seconds < limit_s:
                     break
             told = ", ".join(f"{seconds:.2f} of {limit_s:.2f}" for seconds, limit_s in tries)
-            print(f"{slug}: {told} s", flush=True)
+            print(f"{slug}: {told} s; queries {min(used):.2f} s of the processor", flush=True)
+            if min(used) >= CPU_SECONDS:
+                hungry[slug] = used
             if tries[-1][0] >= tries[-1][1]:
                 slow[slug] = tries
     assert slow == {}
+    assert hungry == {}

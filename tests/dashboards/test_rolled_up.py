@@ -1,21 +1,13 @@
-"""What dashboards read instead of the whole: revised, taken back or replayed, it stays the same."""
+"""Aggregated tables for dashboards stay correct after revisions, retractions and replays."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from stunwatch.schema import SQL, statements
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server
 
-A, B = (f"0badcafe-0000-5000-8000-00000000000{each}" for each in "ab")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("rolled_up")) as made:
-        yield made
+A, B, C = (f"0badcafe-0000-5000-8000-00000000000{each}" for each in "abc")
 
 
 def stun(server: Server, event_id: str, revision: int, is_deleted: int, microseconds: int) -> None:
@@ -37,7 +29,7 @@ def window(server: Server, minute: int, davg_ms: float) -> None:
     )
 
 
-def test_stuns_by_time_are_the_stuns(server: Server) -> None:
+def test_stuns_by_time_equals_stuns(server: Server) -> None:
     compared = "event_id, host, vm, datastore, ended_at, duration_us, cause, severity, run_id"
     for told in (
         [(A, 1, 0, 700_000), (B, 1, 0, 300_000)],
@@ -66,7 +58,7 @@ def test_an_hour_of_latency_stays_the_same_when_it_is_replayed(server: Server) -
 
 
 @pytest.mark.parametrize("name", ["stuns_by_time", "latency_hours"])
-def test_what_was_stored_before_is_taken_over(server: Server, name: str) -> None:
+def test_a_backfill_copies_rows_that_were_stored_before(server: Server, name: str) -> None:
     stun(server, A, 1, 0, 700_000)
     window(server, 1, 3.0)
     asked = f"SELECT * FROM {name} ORDER BY ALL"
@@ -76,3 +68,58 @@ def test_what_was_stored_before_is_taken_over(server: Server, name: str) -> None
     for statement in statements((SQL / "backfills" / f"{name}.sql").read_text()):
         server.admin.command(statement)
     assert server.reader.rows(asked) == before != []
+
+
+def test_usual_stuns_are_the_mean_of_the_same_weekdays(server: Server) -> None:
+    """28 and 21 days before there is one stun each, 14 days before none, 7 days before three.
+
+    So the mean of the four weeks is 1.25.
+    """
+    for number, days_before in enumerate((35, 28, 21, 7, 7, 7, 0, 0)):
+        server.admin.command(
+            "INSERT INTO stuns_stored (event_id, revision, is_deleted, detected_at, run_id, host,"
+            " vm, datastore, started_at, ended_at, duration_us, cause, severity) WITH"
+            f" toDateTime64('2023-05-08 02:00:0{number}', 6, 'UTC')"
+            f" - INTERVAL {days_before} DAY AS at SELECT generateUUIDv4(), 1, 0, at, 'history',"
+            " 'esx01', 'weekly', 'ds', at, at, 1000, 'unknown', 'normal'"
+        )
+    compared = "countIf(weeks_before = 0), sum(share), max(weeks_known)"
+    asked = f"SELECT {compared} FROM stuns_and_usual WHERE vm = 'weekly' AND toDate(shown_at) = "
+    assert server.reader.rows(f"{asked} '2023-05-08'") == [(2, 1.25, 4)]
+    # One week after the first stun, the mean has one week.
+    assert server.reader.rows(f"{asked} '2023-04-10'") == [(1, 1, 1)]
+    assert server.reader.rows(f"{asked} '2023-04-03'") == [(1, 0, 0)]
+    # Future weeks are not shown.
+    later = "SELECT count() FROM stuns_and_usual WHERE shown_at > (SELECT as_of FROM fleet_clock)"
+    assert server.reader.rows(later) == [(0,)]
+
+
+def test_the_evidence_of_a_stun_is_described_in_words(server: Server) -> None:
+    name = "Checkpoint_Unstun: vm stopped for 5 us"
+    evidence = [
+        "2024-05-06T07:00:00Z In(05) vcpu-0 - Checkpoint_Unstun: vm stopped for 700000 us",
+        f"2024-05-06T06:59:59Z In(05) vmx - SnapshotVMX_TakeSnapshot start: '{name}',"
+        " deviceState=1, lazy=0, quiesced=0, forceNative=0, tryNative=0, saveAllocMaps=0",
+        "2024-05-06T06:59:59Z In(05) vmx - SnapshotVMXConsolidateOnlineCB: Another iteration is"
+        " needed.",
+    ]
+    literals = ", ".join("'" + each.replace("'", "\\'") + "'" for each in evidence)
+    server.admin.command(
+        "INSERT INTO stuns_stored (event_id, revision, is_deleted, detected_at, run_id, host, vm,"
+        " datastore, started_at, ended_at, duration_us, cause, severity, evidence) VALUES"
+        f" ('{C}', 1, 0, now(), 'live', 'esx01', 'vm02', 'ds', '2024-05-06 06:59:59', '2024-05-06"
+        f" 07:00:00', 700000, 'snapshot_create_memory', 'notice', [{literals}])"
+    )
+    server.admin.command(
+        "INSERT INTO incidents_stored (event_id, revision, verdict, stun_count, evidence_ids)"
+        f" VALUES ('{B}', 1, 'It is the LUN.', 1, ['{C}'])"
+    )
+    asked = "SELECT evidence_in_words, incident, verdict FROM worst_stuns WHERE vm = 'vm02'"
+    assert server.reader.rows(asked) == [
+        (
+            f"vmware.log: stopped for 700000 µs; snapshot '{name}' with memory;"
+            " consolidation needed another pass",
+            B[:8],
+            "It is the LUN.",
+        )
+    ]

@@ -1,4 +1,4 @@
-"""docker-compose.yml as a test reads it, and what is wrong with one, in sentences."""
+"""Read docker-compose.yml and list its errors as sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import yaml
 
-from stunwatch.runtime import clickhouse
+from stunwatch.local import clickhouse
 from stunwatch.settings import ROOT, load_settings, versions
 
 FILE = ROOT / "docker-compose.yml"
@@ -24,20 +24,32 @@ IMAGES = {
     "redis": "redis",
     "prometheus": "prometheus",
 }
-"""Service → its part of versions.toml; every other one runs the project's image."""
+"""Service → its section of versions.toml. All other services run the project's image."""
 
-SYSLOG = {"10514/udp", "10514/tcp", "10601/tcp", "1514/tcp", "6514/tcp"}
+SYSLOG = {
+    "fluent-bit": {"10514/udp"},
+    "receive": {"10514/tcp", "10601/tcp", "1514/tcp", "6514/tcp"},
+}
 ENDS = {"setup", "stunwatch"}
-"""Services that do one thing and end; `up --wait` starts the first, and others wait for it."""
+"""Services that run once and exit. `up --wait` starts `setup`, and other services wait for it."""
 
 WITHOUT_HEALTH = {"fluent-bit", "collect-vmlogs", "collect-latency", "collect-inventory"}
-"""Nothing in their containers can ask them; the file says so."""
+"""Services without a health check. The file contains the reason."""
 
 MAY_LEAVE = {
-    *("fluent-bit", "superset", "alerts"),
+    *("fluent-bit", "receive", "superset", "alerts"),
     *("collect-vmlogs", "collect-latency", "collect-inventory"),
 }
-"""Services that reach the world, or are reached from it."""
+"""Services with connections to or from the outside."""
+
+OF_COMMANDS = (
+    "STUNWATCH_VCENTER",
+    "STUNWATCH_SYSLOG",
+    "STUNWATCH_TLS",
+    "STUNWATCH_LISTEN",
+    "STUNWATCH_FLUENT",
+)
+"""Prefixes of variables that only a command reads."""
 
 PATHS = {
     "kafka": {"./infra/kafka:/opt/stunwatch/kafka:ro"},
@@ -50,7 +62,7 @@ PATHS = {
         "./infra/prometheus/containers:/etc/prometheus/targets:ro",
     },
 }
-"""The configuration that local mode uses as well. sql/, flink-jobs/ and topics are in the image."""
+"""Configuration files shared with local mode. sql/, flink-jobs/ and the topics are in the image."""
 
 
 def read(text: str | None = None) -> dict[str, Any]:
@@ -59,7 +71,7 @@ def read(text: str | None = None) -> dict[str, Any]:
 
 
 def with_profiles(compose: dict[str, Any], active: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The services that these profiles start."""
+    """Return the services that these profiles start."""
     wanted = set(active)
     return {
         name: each for name, each in compose["services"].items() if wanted & set(each["profiles"])
@@ -67,14 +79,14 @@ def with_profiles(compose: dict[str, Any], active: Iterable[str]) -> dict[str, d
 
 
 def all_profiles() -> Iterator[tuple[str, ...]]:
-    """Every combination that is not empty."""
+    """Return every combination of profiles, except the empty one."""
     return chain.from_iterable(
         combinations(PROFILES, count) for count in range(1, len(PROFILES) + 1)
     )
 
 
 def faults(compose: dict[str, Any]) -> list[str]:
-    """Everything in which the file breaks a rule or differs from local mode."""
+    """Describe each violation of a rule, and each difference from local mode."""
     return [
         *_unresolved(compose),
         *_undefined(compose),
@@ -158,7 +170,9 @@ def _open_to_others(compose: dict[str, Any]) -> Iterator[str]:
 
 def _published(compose: dict[str, Any]) -> Iterator[str]:
     superset = f"{load_settings({}).superset_port}:8088/tcp"
-    allowed = {"fluent-bit": {f"{each.split('/')[0]}:{each}" for each in SYSLOG}}
+    allowed = {
+        name: {f"{each.split('/')[0]}:{each}" for each in ports} for name, ports in SYSLOG.items()
+    }
     allowed["superset"] = {superset}
     for name, service in compose["services"].items():
         published = set()
@@ -194,9 +208,9 @@ def _other_configuration(compose: dict[str, Any]) -> Iterator[str]:
         if name in IMAGES:
             continue
         for variable in set(each["environment"]) - known:
-            if not variable.startswith("STUNWATCH_VCENTER"):
+            if not variable.startswith(OF_COMMANDS):
                 yield f"{name} is told {variable}, which is no setting"
-    # Both sides of a connection must mean the same port.
+    # Both sides of a connection must use the same port.
     for variable, port in _ports_of_clients(compose):
         listening = {
             "STUNWATCH_KAFKA_PORT": 9092,

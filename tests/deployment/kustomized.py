@@ -1,4 +1,4 @@
-"""infra/k8s as the real kustomize, compiled from a Go module, makes it of an overlay."""
+"""Build overlays of infra/k8s with the real kustomize, compiled from a Go module."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stunwatch.settings import ROOT, load_settings
 
 K8S = ROOT / "infra" / "k8s"
 OVERLAYS = sorted(each.name for each in (K8S / "overlays").iterdir())
-MODULE = ROOT / "infra" / "kustomize"
+MODULE = ROOT / "tools" / "kustomize"
 
 Manifest = dict[str, Any]
 
 
 @cache
 def overlay(name: str) -> list[Manifest]:
-    """Every manifest of an overlay."""
+    """Return every manifest of an overlay."""
     words = [str(_kustomize()), "build", str(K8S / "overlays" / name)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def _kustomize() -> Path:
 
 
 def pods(manifests: list[Manifest]) -> dict[str, Manifest]:
-    """Every pod that a manifest makes: kind/name → {"labels": …, "spec": …}."""
+    """Return every pod that the manifests create: kind/name → {"labels": …, "spec": …}."""
     found = {}
     for each in manifests:
         name = f"{each['kind']}/{each['metadata']['name']}"

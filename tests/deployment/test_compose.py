@@ -1,4 +1,4 @@
-"""docker-compose.yml is valid, safe and in step with local mode, and a difference does not pass."""
+"""docker-compose.yml is valid and safe and equals local mode. The checks find differences."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.deployment import compose
 TEXT = compose.FILE.read_text()
 
 
-def test_it_is_valid_by_the_compose_specification() -> None:
+def test_docker_compose_yml_is_valid_by_the_compose_specification() -> None:
     checker = Path(sys.executable).with_name("check-jsonschema")
     words = [checker, "--builtin-schema", "vendor.compose-spec", compose.FILE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_nothing_is_wrong_with_it() -> None:
+def test_docker_compose_yml_breaks_no_rule() -> None:
     assert compose.faults(compose.read()) == []
 
 
@@ -59,13 +59,13 @@ def test_every_combination_of_profiles_starts_something(profiles: tuple[str, ...
         ("./secrets/kafka_flink", "./infra/kafka_flink", "kafka_flink is not in ./secrets"),
     ],
 )  # fmt: skip
-def test_a_difference_is_found(old: str, new: str, said: str) -> None:
+def test_a_broken_rule_is_found(old: str, new: str, said: str) -> None:
     assert old in TEXT
     found = compose.faults(compose.read(TEXT.replace(old, new)))
     assert any(said in each for each in found), found
 
 
-def test_secrets_are_made_once_and_only_those_that_are_asked_for(tmp_path: Path) -> None:
+def test_make_secrets_creates_each_secret_of_the_file_once(tmp_path: Path) -> None:
     for folder in ("infra/tls", "infra/make_secrets"):
         source = ROOT / folder
         (tmp_path / folder).parent.mkdir(parents=True, exist_ok=True)
@@ -88,12 +88,12 @@ def test_secrets_are_made_once_and_only_those_that_are_asked_for(tmp_path: Path)
     assert all("\n" not in made[each] for each in wanted if "/tls/" not in each)
 
 
-def test_git_and_images_leave_secrets_out() -> None:
+def test_git_and_images_ignore_the_secrets() -> None:
     assert "/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
     assert "secrets/" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
-def test_programs_get_the_secrets_named_like_variables(tmp_path: Path) -> None:
+def test_secrets_named_like_variables_become_variables(tmp_path: Path) -> None:
     script = (ROOT / "infra/containers/with_secrets").read_text()
     folder = tmp_path / "secrets"
     folder.mkdir()
@@ -114,8 +114,8 @@ def test_shell_scripts_parse() -> None:
         assert os.access(ROOT / name, os.X_OK)
 
 
-def test_services_of_local_mode_are_all_there() -> None:
-    from stunwatch.runtime.components import BY_NAME  # noqa: PLC0415
+def test_every_service_of_local_mode_has_a_container() -> None:
+    from stunwatch.local.components import BY_NAME  # noqa: PLC0415
 
     services = yaml.safe_load(TEXT)["services"]
     assert set(BY_NAME) <= set(services)

@@ -1,4 +1,4 @@
-"""Kafka's container starts the real Kafka by its script: who comes in, and who does not."""
+"""The script of Kafka's container starts the real Kafka, which accepts only its users."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from stunwatch.access import PRINCIPALS, kafka_access
-from stunwatch.runtime import checks, fetch, kafka
+from stunwatch.local import checks, fetch, kafka
 from stunwatch.settings import ROOT, Settings
-from tests.end_to_end.conftest import settings_in
+from tests.pipeline import settings_in
+
+pytestmark = pytest.mark.slow
 
 CLASSES = {"kafka-storage.sh": "kafka.tools.StorageTool", "kafka-server-start.sh": "kafka.Kafka"}
-"""What the scripts of the image start."""
+"""Script of the image → Java class that it starts."""
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +37,9 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         process = subprocess.Popen(["bash", start], stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 60
-        while ailment := kafka.ailment(settings):
+        while unhealthy_reason := kafka.unhealthy_reason(settings):
             assert process.poll() is None, (home / "log").read_text()[-2000:]
-            assert time.monotonic() < deadline, ailment
+            assert time.monotonic() < deadline, unhealthy_reason
             time.sleep(0.2)
         yield settings
     finally:
@@ -46,7 +48,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def make_secrets(settings: Settings) -> None:
-    """As infra/make_secrets does, where a container finds them."""
+    """Create secrets like infra/make_secrets, in the folders of a container."""
     settings.secrets.mkdir()
     for user in PRINCIPALS:
         (settings.secrets / f"kafka_{user}").write_text(f"only in tests: {user}".replace(" ", "_"))
@@ -55,7 +57,7 @@ def make_secrets(settings: Settings) -> None:
 
 
 def in_place(settings: Settings, text: str) -> str:
-    """The script with this machine's folders and ports, and Java instead of the image's scripts."""
+    """Return the script with this machine's folders and ports, and Java in place of the scripts."""
     tools = settings.home / "tools"
     tools.mkdir()
     java = [checks.java(), "-Xmx256m", "-cp", f"'{kafka.jars(settings)}/*'"]
@@ -69,6 +71,8 @@ def in_place(settings: Settings, text: str) -> str:
         ("KAFKA=/opt/kafka/bin", f"KAFKA={tools}"),
         ("SETTINGS=/tmp/kafka.properties", f"SETTINGS={settings.home / 'kafka.properties'}"),
         ("/opt/stunwatch/kafka/", f"{kafka.CONFIG}/"),
+        # After the first connection, clients use the address that Kafka advertises.
+        ("CLIENTS://kafka:", "CLIENTS://127.0.0.1:"),
         ("9092", str(settings.kafka_port)),
         ("9093", str(settings.kafka_controller_port)),
     ):
@@ -77,33 +81,34 @@ def in_place(settings: Settings, text: str) -> str:
     return text
 
 
-def topics(settings: Settings, principal: str, **other: str) -> int:
+def topics(settings: Settings, principal: str, timeout_s: float = 60, **other: str) -> int:
+    """Return the number of topics. A refused client gets no error, only the timeout."""
     access = kafka_access(settings, principal) | {"log_level": 0}
     access |= {name.replace("_", "."): value for name, value in other.items()}
-    return len(AdminClient(access).list_topics(timeout=5).topics)
+    return len(AdminClient(access).list_topics(timeout=timeout_s).topics)
 
 
-def test_everybody_whose_password_is_mounted_comes_in(container: Settings) -> None:
+def test_every_user_with_a_mounted_password_can_log_in(container: Settings) -> None:
     for principal in PRINCIPALS:
         if principal != "clickhouse":
             topics(container, principal)
     topics(container, "clickhouse", sasl_mechanism="PLAIN")
 
 
-def test_others_do_not(container: Settings) -> None:
+def test_a_wrong_password_mechanism_or_protocol_is_refused(container: Settings) -> None:
     with pytest.raises(KafkaException):
-        topics(container, "flink", sasl_password="guessed")
+        topics(container, "flink", 5, sasl_password="guessed")
     with pytest.raises(KafkaException):
-        topics(container, "flink", sasl_mechanism="PLAIN")
+        topics(container, "flink", 5, sasl_mechanism="PLAIN")
     with pytest.raises(KafkaException):
-        topics(container, "flink", security_protocol="PLAINTEXT")
+        topics(container, "flink", 5, security_protocol="PLAINTEXT")
 
 
-def test_settings_are_local_modes_and_hold_no_password(container: Settings) -> None:
+def test_settings_are_those_of_local_mode_and_contain_no_password(container: Settings) -> None:
     written = container.home / "kafka.properties"
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     text = written.read_text()
     assert "only_in_tests" not in text
     assert not re.search(r"\$\{(?!dir:)|\$\$", text)
-    # Of what stands twice, Kafka takes the last.
-    assert text.rstrip().endswith(f"CLIENTS://kafka:{container.kafka_port}")
+    # If a name occurs twice, Kafka uses the last value.
+    assert text.rstrip().endswith(f"CLIENTS://127.0.0.1:{container.kafka_port}")

@@ -1,4 +1,4 @@
-"""The manifests fit the published schemas, ask for no rights, and are in step with local mode."""
+"""The manifests fit the published schemas, need no privileges, and equal local mode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import yaml
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 
-from stunwatch import manifests
-from stunwatch.runtime import flink, kafka
+from stunwatch.local import flink, kafka
+from stunwatch.local.principals import granted
 from stunwatch.settings import ROOT, load_settings, versions
 from tests.deployment.kustomized import K8S, OVERLAYS, Manifest, overlay, pods
+from tools import manifests
 
 SCHEMAS = Path(__file__).with_name("operators")
 CORE = json.loads((SCHEMAS / "kubernetes.json").read_text())
@@ -28,7 +29,7 @@ VALUES = {
     *("extraEnv", "extraVolumes", "extraVolumeMounts", "supersetNode", "supersetWorker"),
     "supersetCeleryBeat",
 }
-"""Of the values of Superset's chart, those that are set."""
+"""The values of Superset's chart that are set."""
 
 
 @cache
@@ -54,6 +55,9 @@ def named(manifests: list[Manifest], kind: str, name: str) -> Manifest:
     return found
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_every_manifest_fits_its_published_schema(name: str) -> None:
     found = {f"{each['kind']}/{each['metadata']['name']}": faults(each) for each in overlay(name)}
@@ -74,7 +78,7 @@ def test_every_manifest_fits_its_published_schema(name: str) -> None:
         ("NetworkPolicy", "syslog", ("spec", "ingres"), []),
     ],
 )
-def test_a_field_that_nobody_knows_is_found(
+def test_an_unknown_field_or_value_is_found(
     kind: str, name: str, where: tuple[str, ...], value: Any
 ) -> None:
     manifest = copy.deepcopy(named(overlay("lab"), kind, name))
@@ -86,7 +90,7 @@ def test_a_field_that_nobody_knows_is_found(
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_every_pod_keeps_to_the_restricted_standard(name: str) -> None:
+def test_every_pod_complies_with_the_restricted_standard(name: str) -> None:
     found = pods(overlay(name))
     assert len(found) > 8
     for key, pod in found.items():
@@ -101,7 +105,7 @@ def test_every_pod_keeps_to_the_restricted_standard(name: str) -> None:
             assert rights["capabilities"] == {"drop": ["ALL"]}, key
             # Operators write ClickHouse's configuration into its folders.
             assert rights.get("readOnlyRootFilesystem") or key.startswith("ClickHouse"), key
-            # A FlinkDeployment names them beside its template.
+            # A FlinkDeployment has its limits outside the template.
             assert "limits" in each.get("resources", {}) or key.startswith("Flink"), key
         assert all("hostPath" not in each for each in pod["spec"].get("volumes", [])), key
         is_ours = key.startswith(("Deployment", "StatefulSet", "Job"))
@@ -109,34 +113,33 @@ def test_every_pod_keeps_to_the_restricted_standard(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_namespace_refuses_more_and_holds_everything(name: str) -> None:
+def test_the_namespace_enforces_the_restricted_standard_and_contains_everything(name: str) -> None:
     labels = named(overlay(name), "Namespace", "stunwatch")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     for each in overlay(name):
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "stunwatch"
 
 
-def test_what_is_generated_is_what_local_mode_says() -> None:
+def test_generated_manifests_equal_local_mode() -> None:
     for name, text in manifests.manifests().items():
         assert (manifests.FOLDER / name).read_text() == text, (
-            f"{name} is old: python -m stunwatch.manifests"
+            f"{name} is old: python -m tools.manifests"
         )
     assert {each.name for each in manifests.FOLDER.iterdir()} == set(manifests.manifests())
 
 
-def test_topics_and_principals_are_those_of_local_mode() -> None:
+def test_topics_and_users_are_those_of_local_mode() -> None:
     found = overlay("production")
     topics = {
         each["spec"]["topicName"]: each["spec"] for each in found if each["kind"] == "KafkaTopic"
     }
     assert set(topics) == set(kafka.wanted_topics())
     assert all(topics[name].items() >= each.items() for name, each in kafka.wanted_topics().items())
-    rights = yaml.safe_load(manifests.ACLS.read_text())
     users = {each["metadata"]["name"] for each in found if each["kind"] == "KafkaUser"}
-    assert users == set(rights)
+    assert users == set(granted())
 
 
-def test_a_right_that_is_not_listed_is_given_to_nobody() -> None:
+def test_a_user_gets_only_the_listed_permissions() -> None:
     [bit] = [each for each in manifests.users() if each["metadata"]["name"] == "fluent-bit"]
     given = {
         (acl["resource"]["name"], operation)
@@ -147,7 +150,7 @@ def test_a_right_that_is_not_listed_is_given_to_nobody() -> None:
     assert given == {(topic, "Write") for topic in raw}
 
 
-def test_clickhouse_of_a_cluster_has_local_modes_users_and_collection() -> None:
+def test_clickhouse_on_kubernetes_has_the_users_and_the_collection_of_local_mode() -> None:
     files = manifests.configuration()["spec"]["configuration"]["files"]
     users, servers = files["users.d/stunwatch.xml"], files["config.d/stunwatch.xml"]
     for user in ("admin", "ingest", "transform", "reader"):
@@ -156,7 +159,7 @@ def test_clickhouse_of_a_cluster_has_local_modes_users_and_collection() -> None:
     assert "GRANT TABLE ENGINE ON ReplicatedReplacingMergeTree" in users
     assert "<stunwatch_kafka>" in servers
     assert "sasl" not in servers.lower()
-    # Everything that is taken from the environment is there.
+    # All variables that the configuration reads are set.
     server = pods(overlay("lab"))["ClickHouseInstallation/stunwatch"]["spec"]["containers"][0]
     given = {each["name"] for each in server["env"]}
     assert set(re.findall(r'from_env="(\w+)"', users + servers)) == given
@@ -190,7 +193,7 @@ def test_kafka_is_configured_as_in_local_mode() -> None:
         if line and not line.startswith("#")
     )
     there = named(overlay("lab"), "Kafka", "stunwatch")["spec"]["kafka"]["config"]
-    # On one node everything has one copy, as in local mode.
+    # On one node, everything has one replica, as in local mode.
     assert {key: str(value) for key, value in there.items()}.items() <= local.items()
     assert set(there) == set(
         named(overlay("production"), "Kafka", "stunwatch")["spec"]["kafka"]["config"]
@@ -202,7 +205,7 @@ OF_THE_PLACE = re.compile(
     r"|execution\.checkpointing\.(savepoint-)?dir|execution\.state-recovery.*|python\.(client\.)?executable"
     r"|io\..*|env\..*|metrics\..*"
 )
-"""Settings of Flink that an operator or the size of a pod decide."""
+"""Settings of Flink that the operator or the size of a pod determines."""
 
 
 @pytest.mark.parametrize("name", ["live", "history"])
@@ -218,7 +221,7 @@ def test_flink_is_configured_as_in_local_mode(name: str) -> None:
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, str]:
-    """Nested settings as {"a.b": text}, as Flink writes them."""
+    """Flatten nested settings to {"a.b": text}, Flink's format."""
     found: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -229,14 +232,14 @@ def flat(tree: dict[str, Any], before: str = "") -> dict[str, str]:
     return found
 
 
-def test_the_live_job_is_upgraded_by_a_savepoint_and_runs_as_its_arguments_say() -> None:
+def test_the_live_job_is_upgraded_with_a_savepoint_and_its_arguments_are_valid() -> None:
     job = named(overlay("production"), "FlinkDeployment", "live")["spec"]["job"]
     assert job["upgradeMode"] == "savepoint"
     words = job["args"]
     assert words[words.index("--parallelism") + 1] == str(job["parallelism"])
     script = words[words.index("-py") + 1]
     assert (ROOT / script.removeprefix("/opt/stunwatch/")).exists()
-    # What the operator starts is in the distribution that PyPI brings.
+    # The scripts that the operator starts are in the distribution from PyPI.
     for name in ("kubernetes-jobmanager.sh", "kubernetes-taskmanager.sh"):
         assert (flink.distribution() / "bin" / name).exists()
     dockerfile = (flink.CONFIG / "Dockerfile").read_text()
@@ -246,7 +249,7 @@ def test_the_live_job_is_upgraded_by_a_savepoint_and_runs_as_its_arguments_say()
     assert job["jarURI"].endswith(f"/flink-python-{versions()['flink']['version']}.jar")
 
 
-def test_settings_are_settings_and_ports_those_that_listen() -> None:
+def test_the_config_map_contains_known_settings_and_ports_with_listeners() -> None:
     found = overlay("lab")
     data = named(found, "ConfigMap", "stunwatch")["data"]
     assert set(data) <= set(load_settings({}).environment())
@@ -262,7 +265,9 @@ def test_settings_are_settings_and_ports_those_that_listen() -> None:
     assert environment["STUNWATCH_KAFKA_BOOTSTRAP"].endswith(f":{ports['mutual']}")
 
 
-def test_production_has_two_shards_of_two_replicas_and_three_of_what_votes() -> None:
+def test_production_has_two_shards_of_two_replicas_and_three_brokers_controllers_and_keepers() -> (
+    None
+):
     found = overlay("production")
     [cluster] = named(found, "ClickHouseInstallation", "stunwatch")["spec"]["configuration"][
         "clusters"
@@ -276,7 +281,7 @@ def test_production_has_two_shards_of_two_replicas_and_three_of_what_votes() -> 
         assert named(found, "KafkaNodePool", pool)["spec"]["replicas"] == 3
 
 
-def test_no_secret_is_in_the_repository_and_each_is_documented() -> None:
+def test_the_repository_contains_no_secret_and_documents_each() -> None:
     used: set[str] = set()
     for name in OVERLAYS:
         assert all(each["kind"] != "Secret" for each in overlay(name))
@@ -293,7 +298,7 @@ def test_no_secret_is_in_the_repository_and_each_is_documented() -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_who_talks_to_whom_is_written_down(name: str) -> None:
+def test_network_policies_and_labels_match_the_connections_of_every_pod(name: str) -> None:
     found = overlay(name)
     policies = [each for each in found if each["kind"] == "NetworkPolicy"]
     everybody = named(found, "NetworkPolicy", "nobody")["spec"]
@@ -303,9 +308,10 @@ def test_who_talks_to_whom_is_written_down(name: str) -> None:
         asks_kafka = "kafka_" in text or "STUNWATCH_KAFKA_BOOTSTRAP" in text
         labels = pod["labels"]
         assert (labels.get("stunwatch.io/talks-to-kafka") == "true") == asks_kafka, key
-        asks_clickhouse = '"path": "reader"' in text or '"path": "admin"' in text
+        users = ("reader", "analyst", "admin")
+        asks_clickhouse = any(f'"path": "{user}"' in text for user in users)
         assert (labels.get("stunwatch.io/talks-to-clickhouse") == "true") == asks_clickhouse, key
-    # A policy for pods that nobody makes would be a slip of the pen.
+    # A policy for pods that do not exist would be a typing error.
     known = {
         *("strimzi.io/cluster", "clickhouse.altinity.com/chi", "type", "app"),
         *("clickhouse-keeper.altinity.com/chk", "app.kubernetes.io/instance"),
@@ -318,7 +324,7 @@ def test_who_talks_to_whom_is_written_down(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_whoever_has_company_keeps_some_of_it(name: str) -> None:
+def test_every_workload_with_replicas_has_a_disruption_budget(name: str) -> None:
     kept = [
         each["spec"]["selector"]["matchLabels"]
         for each in overlay(name)
@@ -330,7 +336,7 @@ def test_whoever_has_company_keeps_some_of_it(name: str) -> None:
             assert any(wanted.items() <= labels.items() for wanted in kept), each["metadata"]
 
 
-def test_the_values_of_supersets_chart_are_ours_and_restricted() -> None:
+def test_supersets_chart_uses_our_image_and_restricted_pods() -> None:
     values = yaml.safe_load((K8S / "superset" / "values.yaml").read_text())
     assert set(values) == VALUES
     image = f"{values['image']['repository']}:{values['image']['tag']}"

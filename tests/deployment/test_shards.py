@@ -1,4 +1,4 @@
-"""The same SQL on servers that share the rows: two real ones, and the statements for replicas."""
+"""The same SQL works on shards: on two real servers, and as statements for replicas."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import orjson
 import pytest
 from rich.console import Console
 
-from stunwatch import manifests, schema
+from stunwatch import schema
 from stunwatch.clickhouse import ClickHouse, as_user
-from stunwatch.runtime import clickhouse, fetch
+from stunwatch.local import clickhouse, fetch
 from stunwatch.settings import Settings
-from tests.end_to_end.conftest import settings_in
+from tests.pipeline import settings_in
+from tools import manifests
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 ALONE = {each.name: each for each in schema.sql_files()}
@@ -29,7 +30,7 @@ REPLICAS = schema.Cluster("main", is_replicated=True, fills_tables=True)
 
 
 @pytest.mark.parametrize("name", [each for each in ALONE if each.startswith("tables/")])
-def test_a_table_becomes_replicas_and_nothing_else_of_it_changes(name: str) -> None:
+def test_a_replicated_table_differs_from_a_plain_one_only_in_its_engine(name: str) -> None:
     for alone, spread in zip(
         ALONE[name].statements, schema.spread(ALONE[name], REPLICAS).statements, strict=True
     ):
@@ -42,15 +43,16 @@ def test_a_table_becomes_replicas_and_nothing_else_of_it_changes(name: str) -> N
         assert re.match(r"CREATE TABLE IF NOT EXISTS \w+_shard\n", spread)
 
 
-def test_of_a_cluster_every_statement_is_said_of_a_shard_or_of_all() -> None:
+def test_in_a_cluster_every_statement_is_for_a_shard_or_for_all() -> None:
     changed = {
         name
         for name, each in ALONE.items()
         if schema.spread(each, REPLICAS).statements != each.statements
     }
-    # Readers, pumps and views say the same of one server and of many.
-    assert {name.split("/")[0] for name in changed} == {"tables", "retention.sql", "intakes"}
-    retention = schema.spread(ALONE["retention.sql"], REPLICAS).statements
+    # Kafka tables and views have the same statements for one server and for a cluster.
+    assert {ALONE[name].stage for name in changed} == {"tables", "retention.sql", "intakes"}
+    files = [each for each in ALONE.values() if each.stage == "retention.sql"]
+    retention = [one for each in files for one in schema.spread(each, REPLICAS).statements]
     assert all(re.match(r"ALTER TABLE \w+_shard MODIFY TTL ", each) for each in retention)
     for name, each in ALONE.items():
         spread = schema.spread(each, REPLICAS)
@@ -61,7 +63,7 @@ def test_of_a_cluster_every_statement_is_said_of_a_shard_or_of_all() -> None:
         assert follows_a_table == (each.stage == "intakes" and name in changed)
 
 
-def test_one_server_backfills_for_all() -> None:
+def test_only_one_server_runs_the_backfills() -> None:
     another = replace(REPLICAS, fills_tables=False)
     for each in ALONE.values():
         if each.stage == "backfills":
@@ -71,7 +73,7 @@ def test_one_server_backfills_for_all() -> None:
 
 @dataclass(frozen=True)
 class Servers:
-    """Two servers of the cluster `main`, told apart by their hosts alone."""
+    """Two servers of the cluster `main`, which differ only in their hosts."""
 
     settings: Settings
 
@@ -101,8 +103,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         for host in HOSTS:
             there = replace(settings, clickhouse_host=host)
             deadline = time.monotonic() + 60
-            while ailment := clickhouse.ailment(there):
-                assert time.monotonic() < deadline, ailment
+            while unhealthy_reason := clickhouse.unhealthy_reason(there):
+                assert time.monotonic() < deadline, unhealthy_reason
                 time.sleep(0.1)
         yield Servers(settings)
     finally:
@@ -130,7 +132,7 @@ def serve(settings: Settings, configuration: Path, host: str) -> subprocess.Pope
 
 
 def tcp_ports(settings: Settings) -> dict[str, int]:
-    """A port of its own for each: with the same, both would take all of 127/8 for themselves."""
+    """Return a separate port per server. With one port, each server would treat 127/8 as itself."""
     return dict(zip(HOSTS, (settings.clickhouse_tcp_port, settings.flink_rpc_port), strict=True))
 
 
@@ -144,7 +146,7 @@ def cluster_of(settings: Settings) -> str:
 
 
 def users_of_a_cluster() -> str:
-    """Those of Kubernetes, and the embedded server's own session."""
+    """Return the users of Kubernetes, and the user of the embedded server's own session."""
     files = manifests.configuration()["spec"]["configuration"]["files"]
     root = ElementTree.fromstring(files["users.d/stunwatch.xml"])
     own = ElementTree.parse(clickhouse.CONFIG / "users.xml").find("users/default")
@@ -154,7 +156,8 @@ def users_of_a_cluster() -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def test_rows_that_arrive_at_two_servers_are_one(servers: Servers) -> None:
+@pytest.mark.slow
+def test_copies_of_a_row_that_arrive_at_two_servers_are_one_row(servers: Servers) -> None:
     first, second = map(servers.server, HOSTS)
     assert servers.apply()
     assert servers.apply() == []
@@ -171,12 +174,13 @@ def test_rows_that_arrive_at_two_servers_are_one(servers: Servers) -> None:
     )
 
 
-def test_every_view_is_answered_by_all(servers: Servers) -> None:
+@pytest.mark.slow
+def test_every_view_returns_the_rows_of_all_servers(servers: Servers) -> None:
     servers.apply()
     views = [
         name
         for file in ALONE.values()
-        if file.stage in {"views", "dashboards"} and "{" not in "".join(file.statements)
+        if file.stage in {"views", "queries/dashboards"} and "{" not in "".join(file.statements)
         for name in file.created
     ]
     assert len(views) > 30
@@ -207,7 +211,7 @@ def stun(number: int) -> dict[str, object]:
 
 
 def passing(event: dict[str, object]) -> str:
-    """A row of the Null table `events`, as the pump hands it on."""
+    """Return a row of the Null table `events`, as its materialized view writes it."""
     return orjson.dumps(
         {"raw": orjson.dumps(event).decode(), "topic": "events.stun", "topic_time": "2024-05-06"}
     ).decode()

@@ -1,6 +1,6 @@
-"""Take what the detectors give today as what their cases expect.
+"""Update the expected rows of cases to the current output of the detectors.
 
-`python -m tests.detectors.accept [detector…]`; read the difference before you commit it.
+`python -m tests.detectors.accept [detector…]`; review the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
-from detectors.catalogue import detectors
+from stunwatch.detectors.catalogue import detectors
 from tests.detectors.cases import (
     Event,
     cases_of,
@@ -24,7 +24,7 @@ from tests.detectors.cases import (
 
 
 def main(names: list[str]) -> None:
-    """Rewrite `expected.jsonl` of every case whose rows differ, and name it."""
+    """Rewrite `expected.jsonl` of every case whose rows differ, and print its name."""
     for detector in detectors():
         if names and detector.name not in names:
             continue

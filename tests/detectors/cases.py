@@ -1,4 +1,4 @@
-"""A detector's cases in memory: from the lines of `input.log` to the rows that remain."""
+"""Run a detector's cases in memory: from the lines of `input.log` to the final rows."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from typing import Any
 
 import orjson
 
-from detectors.catalogue import Detector
-from detectors.migrations import facts
-from engine.owner import Owner, epoch_microseconds
-from ingest.records import LineRecords, Origin, generation_of
+from stunwatch.detectors import host_events
+from stunwatch.detectors.catalogue import Detector
+from stunwatch.engine.owner import FACTS, Owner, epoch_microseconds
+from stunwatch.ingest.records import LineRecords, Origin, generation_of
 
 Record = dict[str, Any]
 Event = dict[str, Any]
 
 
 def cases_of(detector: Detector) -> list[Path]:
-    """The case folders of a detector, by name."""
+    """Return the case folders of a detector, sorted by name."""
     return sorted(path.parent for path in detector.folder.glob("cases/*/input.log"))
 
 
 def records_of(log: Path, owner: str) -> Iterator[Record]:
-    """The records of one file as a tracker gets them; owner is `vm` or `host`."""
-    lines = log.read_bytes().removesuffix(b"\n").split(b"\n")
+    """Yield the records of one file as a tracker receives them; `owner` is `vm` or `host`."""
+    yield from records_of_lines(
+        log.read_bytes().removesuffix(b"\n").split(b"\n"), owner, file=log.name
+    )
+
+
+def records_of_lines(lines: list[bytes], owner: str, file: str = "a.log") -> Iterator[Record]:
+    """Yield the records of lines (without terminators) as a tracker receives them."""
     maker = LineRecords(
         Origin(
             run_id="case",
@@ -33,7 +39,7 @@ def records_of(log: Path, owner: str) -> Iterator[Record]:
             host="esx01.lab.example",
             vm="vm01" if owner == "vm" else None,
             datastore="datastore01" if owner == "vm" else None,
-            file=log.name,
+            file=file,
             generation=generation_of(lines[0]),
         ),
         written_at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -49,8 +55,13 @@ def records_of(log: Path, owner: str) -> Iterator[Record]:
             yield {**record, "event_time_us": epoch_microseconds(record["event_time"])}
 
 
+def owner_of(record: Mapping[str, Any]) -> str:
+    """Return the log key of a record by the rule of the JVM (jobs/detect.sql)."""
+    return host_events.owner_of(record["message"], str(record["owner"]))
+
+
 def slice_record(message: str) -> Record:
-    """A slice of esxtop's samples, as the JVM hands it to Python (jobs/samples.sql)."""
+    """Return a 10 s window of esxtop samples as the JVM passes it to Python (jobs/samples.sql)."""
     event_time = orjson.loads(message)["last_at"].replace(" ", "T") + "Z"
     return {
         "event_time": event_time,
@@ -66,11 +77,11 @@ def slice_record(message: str) -> Record:
 
 
 def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Every event in the order of writing, fed and told the time as Flink's adapter does."""
+    """Return all events in the order of writing; calls the tracker as the Flink adapter does."""
     tracker = detector.tracker()
     events: list[Any] = []
     for record in records:
-        events += tracker.tick(record["event_time_us"])
+        events += tracker.advance_time(record["event_time_us"])
         if record["kind"] == "line":
             events += tracker.feed(record)
     events += tracker.flush()
@@ -78,12 +89,12 @@ def run(detector: Detector, records: Iterable[Mapping[str, Any]]) -> list[Event]
 
 
 def joins_of(detector: Detector) -> list[Path]:
-    """The folders with a case that the logs of several owners tell together."""
+    """Return the folders of cases that need logs with different keys."""
     return sorted(path.parent for path in detector.folder.glob("joins/*/host.log"))
 
 
 def records_by_owner(join: Path) -> dict[str, list[Record]]:
-    """The records of a join, by the owner of the log, each with a progress record at its end."""
+    """Return the records of a join by log key, each list with a progress record at its end."""
     found = {}
     for kind in ("vm", "host"):
         owner = f"{join.name}/{kind}"
@@ -93,7 +104,7 @@ def records_by_owner(join: Path) -> dict[str, list[Record]]:
 
 
 def run_joined(records: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Every stun of records that name their owner, through both steps, as Flink runs them."""
+    """Return all stuns of records with their log keys, through both steps as in Flink."""
     owners: dict[str, Owner] = {}
     sent: list[Mapping[str, Any]] = []
     events: list[Any] = []
@@ -101,7 +112,7 @@ def run_joined(records: Iterable[Mapping[str, Any]]) -> list[Event]:
         for record in step:
             owner = owners.setdefault(record["owner"], Owner())
             for topic, event in owner.feed(record):
-                if topic == facts.TOPIC:
+                if topic == FACTS:
                     sent.append({**event, "event_time_us": epoch_microseconds(event["event_time"])})
                 elif topic == "events.stun":
                     events.append(event)
@@ -109,13 +120,13 @@ def run_joined(records: Iterable[Mapping[str, Any]]) -> list[Event]:
 
 
 def progress_after(records: list[Record]) -> Record:
-    """The record that ends a source: it tells how far event time has come, and no line."""
+    """Return the record at the end of a source: it advances the event time and contains no line."""
     newest = max(records, key=lambda record: record["event_time_us"])
     return {**newest, "kind": "progress"}
 
 
 def final_rows(events: Iterable[Event]) -> list[Event]:
-    """What remains in the view: of each event the highest revision, unless it was taken back."""
+    """Return the final rows: of each event the highest revision, unless it is retracted."""
     best: dict[str, Event] = {}
     for event in events:
         if event["revision"] >= best.get(event["event_id"], event)["revision"]:
@@ -125,7 +136,7 @@ def final_rows(events: Iterable[Event]) -> list[Event]:
 
 
 def golden_lines(rows: Iterable[Event]) -> str:
-    """The text of `expected.jsonl`: a row a line, without the run, which differs by run."""
+    """Return the text of `expected.jsonl`: one row per line, without `run_id`, which varies."""
     return "".join(
         orjson.dumps({key: value for key, value in row.items() if key != "run_id"}).decode() + "\n"
         for row in rows

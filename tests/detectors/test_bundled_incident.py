@@ -1,33 +1,33 @@
-"""The bundled incident holds exactly what `expected.json` beside it says."""
+"""The bundled incident contains exactly the events of the `expected.json` next to it."""
 
 import json
 from itertools import chain
 from pathlib import Path
 
-from detectors.catalogue import detector
+from stunwatch.detectors.catalogue import detector
 from tests.detectors.cases import Event, final_rows, records_of, run
 
-DEMO = Path(__file__).parents[2] / "infra/stunwatch/demo"
+DEMO = Path(__file__).parents[2] / "stunwatch/demo"
 INCIDENT = DEMO / "incident"
 EXPECTED = json.loads((DEMO / "expected.json").read_text())
 FILES = sorted(path for path in INCIDENT.rglob("*") if path.is_file())
 
 
 def stuns_of(vm: str) -> list[Event]:
-    """The rows of one `<datastore>/<vm>`, its rotated logs read oldest first."""
+    """Return the rows of one `<datastore>/<vm>`, its rotated logs read oldest first."""
     [folder] = INCIDENT.glob(f"*/vmfs/volumes/{vm}")
     logs = sorted(folder.glob("vmware*.log"), key=lambda log: (log.name == "vmware.log", log.name))
     records = chain.from_iterable(records_of(log, "vm") for log in logs)
     return final_rows(run(detector("stuns"), records))
 
 
-def test_the_files_have_these_lines_and_no_more_than_fits_a_repository() -> None:
+def test_the_files_have_the_expected_number_of_lines_and_are_small() -> None:
     lines = {str(path.relative_to(INCIDENT)): path.read_bytes().count(b"\n") for path in FILES}
     assert lines == EXPECTED["lines"]
     assert sum(path.stat().st_size for path in FILES) < 400 * 1024
 
 
-def test_every_line_has_a_known_head() -> None:
+def test_the_head_of_every_line_is_parsed() -> None:
     for path in FILES:
         owner = "vm" if "volumes" in path.parts else "host"
         records = list(records_of(path, owner))
@@ -35,7 +35,7 @@ def test_every_line_has_a_known_head() -> None:
         assert {record["time_quality"] for record in records} == {"exact"}
 
 
-def test_every_vm_has_these_stuns() -> None:
+def test_every_vm_has_the_expected_stuns() -> None:
     stuns = {vm: stuns_of(vm) for vm in EXPECTED["stuns"]}
     assert {vm: len(rows) for vm, rows in stuns.items()} == EXPECTED["stuns"]
     every = (row["duration_us"] for rows in stuns.values() for row in rows)
@@ -43,7 +43,7 @@ def test_every_vm_has_these_stuns() -> None:
     assert {row["measured_by"] for rows in stuns.values() for row in rows} == {"unstun"}
 
 
-def test_the_vm_on_the_array_was_worst_and_got_well() -> None:
+def test_the_vm_on_the_array_had_the_worst_stuns_and_recovered() -> None:
     rows = stuns_of("eql-pool-1/sql01")
     removals = [row["duration_us"] for row in rows if row["duration_us"] > 3_000_000]
     after = [row["duration_us"] for row in rows if row["ended_at"] > "2012-05-13"]
@@ -51,12 +51,12 @@ def test_the_vm_on_the_array_was_worst_and_got_well() -> None:
     assert [length for length in after if length in removals] == EXPECTED["stuns_after_the_fix_us"]
 
 
-def test_the_vm_on_local_disks_never_felt_it() -> None:
+def test_the_vm_on_local_disks_has_normal_stuns_only() -> None:
     assert {row["severity"] for row in stuns_of("local-esx01/web01")} == {"normal"}
     text = (INCIDENT / "esx01.lab.example/vmfs/volumes/local-esx01/web01/vmware.log").read_text()
     assert text.count("Checkpoint_Unstun") == EXPECTED["stuns"]["local-esx01/web01"] + 2
 
 
-def test_the_vm_on_esxi_8_names_each_stun_twice() -> None:
+def test_each_stun_of_the_vm_on_esxi_8_has_two_lines() -> None:
     for row in stuns_of("flash-1/app01"):
         assert 28_000 < row["reported_us"] - row["duration_us"] < 30_000

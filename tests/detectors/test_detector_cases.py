@@ -1,4 +1,4 @@
-"""Every case of every detector gives exactly the rows it says, in whatever order lines arrive."""
+"""Every case of every detector gives exactly its expected rows, in any order of arrival."""
 
 import pickle
 import random
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from detectors.catalogue import Detector, detectors, literals
+from stunwatch.detectors.catalogue import Detector, detectors, literals
 from tests.detectors.cases import (
     cases_of,
     final_rows,
@@ -24,13 +24,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("detector", "case"), CASES)
-def test_a_case_gives_its_rows(detector: Detector, case: Path) -> None:
+def test_a_case_gives_its_expected_rows(detector: Detector, case: Path) -> None:
     rows = final_rows(run(detector, records_of(case / "input.log", detector.owner)))
     assert golden_lines(rows) == (case / "expected.jsonl").read_text()
 
 
 @pytest.mark.parametrize(("detector", "case"), CASES)
-def test_the_order_of_arrival_changes_no_row(detector: Detector, case: Path) -> None:
+def test_the_order_of_arrival_does_not_change_the_rows(detector: Detector, case: Path) -> None:
     records = list(records_of(case / "input.log", detector.owner))
     end = progress_after(records)
     in_order = final_rows(run(detector, [*records, end]))
@@ -40,17 +40,17 @@ def test_the_order_of_arrival_changes_no_row(detector: Detector, case: Path) -> 
 
 
 @pytest.mark.parametrize(("detector", "case"), CASES)
-def test_lines_read_twice_write_nothing_more(detector: Detector, case: Path) -> None:
+def test_lines_read_twice_write_no_further_rows(detector: Detector, case: Path) -> None:
     records = list(records_of(case / "input.log", detector.owner))
     assert run(detector, [*records, *records]) == run(detector, records)
 
 
 @pytest.mark.parametrize(("detector", "case"), CASES)
-def test_a_tracker_goes_on_after_a_restart(detector: Detector, case: Path) -> None:
+def test_a_tracker_continues_after_a_restart(detector: Detector, case: Path) -> None:
     tracker = detector.tracker()
     told = []
     for record in records_of(case / "input.log", detector.owner):
-        told += [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
+        told += [*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)]
         tracker = pickle.loads(pickle.dumps(tracker))
     told += tracker.flush()
     whole = run(detector, records_of(case / "input.log", detector.owner))
@@ -58,7 +58,7 @@ def test_a_tracker_goes_on_after_a_restart(detector: Detector, case: Path) -> No
 
 
 @pytest.mark.parametrize(("detector", "case"), CASES)
-def test_the_prefilter_lets_through_all_that_matters(detector: Detector, case: Path) -> None:
+def test_the_prefilter_passes_every_line_that_changes_a_row(detector: Detector, case: Path) -> None:
     records = list(records_of(case / "input.log", detector.owner))
     end = progress_after(records)
     passing = [

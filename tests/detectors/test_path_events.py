@@ -1,4 +1,4 @@
-"""Path events: what the cases, which show what remains, do not show."""
+"""Path events: behaviour that the cases, which contain final rows only, do not cover."""
 
 import os
 import pickle
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from detectors.catalogue import detector
-from detectors.path_events.tracker import Tracker
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.path_events.tracker import Tracker
 from tests.detectors.cases import Record, final_rows, records_of, run
 
 PATH_EVENTS = detector("path_events")
@@ -22,7 +22,7 @@ DAY_US = 24 * 3_600_000_000
 
 
 def line(after_ms: int, message: str, **fields: Any) -> Record:
-    """A record of one host, so long after noon."""
+    """Return a record of one host, `after_ms` after noon."""
     return {
         "kind": "line",
         "source": "syslog",
@@ -53,7 +53,7 @@ def waiting(after_ms: int) -> Record:
     )
 
 
-def test_hundreds_of_paths_die_and_come_back() -> None:
+def test_hundreds_of_paths_that_die_and_come_back_are_separate_events() -> None:
     lost = [path(number, number, "dead", "on") for number in range(500)]
     back = [path(60_000 + number, number, "on", "dead") for number in range(500)]
     rows = final_rows(run(PATH_EVENTS, [*lost, *back]))
@@ -63,23 +63,23 @@ def test_hundreds_of_paths_die_and_come_back() -> None:
     assert len(rows) == 1000
 
 
-def test_a_heartbeat_that_waits_for_hours_is_one_small_event() -> None:
+def test_a_heartbeat_that_waits_for_hours_is_one_event_with_little_state() -> None:
     tracker, written = Tracker(), set()
     for second in range(7200):
         record = waiting(second * 1000)
-        for event in (*tracker.tick(record["event_time_us"]), *tracker.feed(record)):
+        for event in (*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)):
             written.add(event.event_id)
     assert len(written) == 1
     assert len(pickle.dumps(tracker)) < 300_000
 
 
-def test_a_path_that_stays_dead_is_forgotten_after_a_week() -> None:
+def test_a_path_that_stays_dead_is_dropped_from_the_state_after_a_week() -> None:
     tracker, record = Tracker(), path(0, 1, "dead", "on")
-    assert [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
-    list(tracker.tick(NOON_US + 6 * DAY_US))
+    assert [*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)]
+    list(tracker.advance_time(NOON_US + 6 * DAY_US))
     assert tracker.groups
-    while (due_us := tracker.next_due_us) is not None:
-        list(tracker.tick(due_us))
+    while (due_us := tracker.next_timer_us) is not None:
+        list(tracker.advance_time(due_us))
     assert not tracker.groups
 
 
@@ -104,7 +104,7 @@ def test_a_published_adapter_hang_stopped_a_heartbeat_for_46_seconds() -> None:
 
 
 @NEEDS_CORPUS
-def test_published_lines_tell_these_losses() -> None:
+def test_published_lines_give_these_losses() -> None:
     kinds = {
         row["kind"]
         for name in ("vmkernel.log", "syslog.log", "hostd.log", "vobd.log")

@@ -1,4 +1,4 @@
-"""Snapshot operations: what the cases, which show what remains, do not show."""
+"""Snapshot operations: behaviour that the cases, which contain final rows only, do not cover."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.catalogue import detector
-from detectors.snapshot_operations.tracker import Tracker
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.snapshot_operations.tracker import Tracker
 from tests.detectors.cases import Event, Record, final_rows, records_of, run
 
 OPERATIONS = detector("snapshot_operations")
@@ -31,7 +31,7 @@ SAVED = "MainMem: Completed pending lazy checkpoint save (1)."
 
 
 def line(after_ms: int, message: str, **fields: Any) -> Record:
-    """A record of one VM, so long after noon."""
+    """Return a record of one VM, `after_ms` after noon."""
     return {
         "kind": "line",
         "source": "vmware_log",
@@ -67,7 +67,7 @@ def closed(after_ms: int, link: str) -> Record:
 
 
 def told(tracker: Tracker, record: Record) -> list[Any]:
-    return [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
+    return [*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)]
 
 
 def published(name: str) -> list[Event]:
@@ -94,15 +94,15 @@ def test_a_removal_of_days_is_one_operation() -> None:
     assert (row["outcome"], row["iterations"], row["duration_ms"]) == ("ok", 11, 3 * DAY)
 
 
-def test_what_never_ends_is_forgotten_after_a_week_and_stays_open() -> None:
+def test_an_operation_without_an_end_is_dropped_after_a_week_and_stays_open() -> None:
     tracker = Tracker()
     [running] = told(tracker, line(0, STARTED))
     assert running.outcome == "open"
     for day in range(1, 7):
-        assert not list(tracker.tick(NOON_US + day * DAY * 1000))
-    assert tracker.next_due_us is not None
-    assert not list(tracker.tick(NOON_US + 8 * DAY * 1000))
-    assert tracker.next_due_us is None
+        assert not list(tracker.advance_time(NOON_US + day * DAY * 1000))
+    assert tracker.next_timer_us is not None
+    assert not list(tracker.advance_time(NOON_US + 8 * DAY * 1000))
+    assert tracker.next_timer_us is None
 
 
 def test_a_tracker_stays_small_however_many_snapshots_a_vm_gets() -> None:
@@ -122,7 +122,7 @@ def test_a_tracker_stays_small_however_many_snapshots_a_vm_gets() -> None:
     assert len(group.written) <= 14
 
 
-def test_an_end_says_what_its_code_says() -> None:
+def test_the_error_code_of_an_end_line_sets_the_outcome() -> None:
     ended = "ConsolidateEnd: Snapshot consolidate complete: Cancelled (34)."
     [row] = final_rows(run(OPERATIONS, [line(0, STARTED), line(5000, ended)]))
     assert (row["outcome"], row["duration_ms"]) == ("failed", 5000)
@@ -140,7 +140,7 @@ def test_an_end_says_what_its_code_says() -> None:
         ([300, 400, 100], False),
     ],
 )
-def test_helpers_converge_while_each_is_smaller(
+def test_helpers_converge_if_each_is_smaller_than_the_last(
     sizes: list[int], is_converging: bool | None
 ) -> None:
     records = [line(0, STARTED)]
@@ -155,7 +155,7 @@ def test_helpers_converge_while_each_is_smaller(
     assert row["is_converging"] is is_converging
 
 
-def test_a_helper_is_measured_when_it_is_merged_not_when_it_is_made() -> None:
+def test_the_size_of_a_helper_is_that_at_its_merge_not_at_its_creation() -> None:
     records = [
         line(0, STARTED),
         opened(100, 1, 900 << 20),
@@ -174,7 +174,7 @@ def test_a_helper_is_measured_when_it_is_merged_not_when_it_is_made() -> None:
     assert row["is_converging"] is False
 
 
-def test_a_lower_snapshot_that_stays_is_no_helper() -> None:
+def test_a_lower_snapshot_that_remains_is_not_a_helper() -> None:
     records = [
         line(0, STARTED),
         opened(100, 2, 200 << 20),
@@ -187,12 +187,12 @@ def test_a_lower_snapshot_that_stays_is_no_helper() -> None:
     assert row["helper_sizes"] == [9 << 20]
 
 
-def test_another_name_does_not_end_a_creation() -> None:
+def test_an_end_line_of_another_snapshot_does_not_end_a_creation() -> None:
     [row] = final_rows(run(OPERATIONS, [take(0, "a"), done(2000, "b")]))
     assert (row["outcome"], row["name"]) == ("open", "a")
 
 
-def test_lines_without_a_time_tell_nothing() -> None:
+def test_lines_without_a_time_are_ignored() -> None:
     assert not run(OPERATIONS, [line(0, STARTED, time_quality="arrival", head="vmx| ")])
 
 
@@ -204,7 +204,7 @@ def test_a_replay_writes_the_same_revision() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Record]:
-    """Lines of up to five tasks and of what a log may have lost or doubled, by time."""
+    """Lines of up to five tasks, some of them missing or duplicated, sorted by time."""
     lines: list[Record] = []
     for _ in range(draw(st.integers(1, 5))):
         at = draw(st.integers(0, 600_000))
@@ -238,11 +238,10 @@ def histories(draw: st.DrawFn) -> list[Record]:
     return sorted(lines, key=lambda record: record["event_time_us"])
 
 
+@pytest.mark.integration
 @settings(max_examples=400, deadline=None)
 @given(histories(), st.randoms(use_true_random=False))
-def test_whatever_comes_in_whatever_order_the_rows_are_the_same(
-    lines: list[Record], random: Any
-) -> None:
+def test_the_order_of_lines_does_not_change_the_rows(lines: list[Record], random: Any) -> None:
     in_order = final_rows(run(OPERATIONS, lines))
     shuffled = random.sample(lines, len(lines))
     assert final_rows(run(OPERATIONS, shuffled)) == in_order
@@ -262,7 +261,7 @@ def test_a_published_lazy_snapshot_took_334_seconds_and_a_tuned_one_84() -> None
 
 
 @NEEDS_CORPUS
-def test_published_resumes_are_no_snapshots() -> None:
+def test_published_resumes_are_not_snapshots() -> None:
     log = CORPUS / "vmware.log"
     begun = sum("MainMem: Begin lazy IO" in text for text in log.read_text().splitlines())
     assert begun > 2
@@ -285,7 +284,7 @@ def test_a_published_memory_snapshot_of_a_stopped_vm_has_no_lazy_window() -> Non
 
 
 @NEEDS_CORPUS
-def test_a_published_lock_made_a_removal_fail() -> None:
+def test_a_removal_with_a_published_lock_line_failed() -> None:
     [row] = published("sequences/esxi5_consolidate_lock_failure.log")
     assert (row["kind"], row["outcome"], row["duration_ms"]) == ("remove", "failed", 1527)
     assert row["started_at"] == "2012-07-06T21:01:10.893000Z"

@@ -1,4 +1,4 @@
-"""Stuns: what the cases, which show what remains, do not show."""
+"""Stuns: behaviour that the cases, which contain final rows only, do not cover."""
 
 import os
 from collections import Counter
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.catalogue import detector
-from detectors.stuns.tracker import Tracker
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.stuns.tracker import Tracker
 from tests.detectors.cases import Event, Record, final_rows, records_of, run
 
 STUNS = detector("stuns")
@@ -25,7 +25,7 @@ HOUR_US = 3600 * SECOND_US
 
 
 def line(after_ms: int, message: str, **fields: Any) -> Record:
-    """A record of one VM, so long after noon."""
+    """Return a record of one VM, `after_ms` after noon."""
     seconds, ms = divmod(after_ms, 1000)
     return {
         "kind": "line",
@@ -51,14 +51,14 @@ def second_line(after_ms: int, duration_us: int) -> Record:
 
 
 def told(record: Record, tracker: Tracker) -> list[Any]:
-    return [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
+    return [*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)]
 
 
 def durations(rows: list[Event]) -> Counter[int]:
     return Counter(row["duration_us"] for row in rows)
 
 
-def test_an_unstun_is_told_at_once() -> None:
+def test_a_stun_is_written_at_its_unstun_line() -> None:
     [stun] = told(unstun(0, 237_087_978), Tracker())
     assert stun.started_at == "2012-03-08T11:56:02.912022Z"
     assert stun.ended_at == "2012-03-08T12:00:00.000000Z"
@@ -76,7 +76,7 @@ def test_an_unstun_is_told_at_once() -> None:
         (5_000_001, "critical"),
     ],
 )
-def test_severity_begins_above_its_threshold(duration_us: int, severity: str) -> None:
+def test_severity_changes_above_its_threshold(duration_us: int, severity: str) -> None:
     [stun] = told(unstun(0, duration_us), Tracker())
     assert stun.severity == severity
 
@@ -85,47 +85,47 @@ def test_mode_changes_wait_for_an_end_line() -> None:
     tracker = Tracker()
     assert not told(line(0, "CPT current = 1, requesting 2"), tracker)
     assert not told(line(2000, "CPT current = 2, requesting 6"), tracker)
-    assert tracker.next_due_us == NOON_US + 2250 * 1000
-    assert not list(tracker.tick(NOON_US + 2249 * 1000))
-    [stun] = tracker.tick(NOON_US + 2250 * 1000)
+    assert tracker.next_timer_us == NOON_US + 2250 * 1000
+    assert not list(tracker.advance_time(NOON_US + 2249 * 1000))
+    [stun] = tracker.advance_time(NOON_US + 2250 * 1000)
     assert (stun.measured_by, stun.duration_us) == ("cpt_mode", 2_000_000)
 
 
-def test_a_late_end_line_takes_the_mode_changes_back() -> None:
+def test_a_late_end_line_retracts_the_stun_from_mode_changes() -> None:
     tracker = Tracker()
     told(line(0, "CPT current = 1, requesting 2"), tracker)
     told(line(2000, "CPT current = 2, requesting 6"), tracker)
-    [by_modes] = tracker.tick(NOON_US + HOUR_US)
-    taken_back, by_unstun = told(unstun(2001, 2_001_007), tracker)
-    assert taken_back.event_id == by_modes.event_id
-    assert taken_back.is_deleted
-    assert taken_back.revision > by_modes.revision
+    [by_modes] = tracker.advance_time(NOON_US + HOUR_US)
+    retracted, by_unstun = told(unstun(2001, 2_001_007), tracker)
+    assert retracted.event_id == by_modes.event_id
+    assert retracted.is_deleted
+    assert retracted.revision > by_modes.revision
     assert by_unstun.event_id != by_modes.event_id
     assert not by_unstun.is_deleted
 
 
-def test_a_second_line_alone_is_taken_back_when_the_first_arrives() -> None:
+def test_a_stun_from_the_second_line_is_retracted_when_the_first_arrives() -> None:
     tracker = Tracker()
     [alone] = told(second_line(30, 341_000), tracker)
     assert (alone.duration_us, alone.reported_us) == (341_000, 341_000)
-    taken_back, folded = told(unstun(0, 312_000), tracker)
-    assert (taken_back.event_id, taken_back.is_deleted) == (alone.event_id, 1)
+    retracted, folded = told(unstun(0, 312_000), tracker)
+    assert (retracted.event_id, retracted.is_deleted) == (alone.event_id, 1)
     assert (folded.duration_us, folded.reported_us) == (312_000, 341_000)
 
 
-def test_an_earlier_copy_becomes_the_anchor() -> None:
+def test_an_earlier_copy_of_an_end_line_replaces_the_stun() -> None:
     tracker = Tracker()
     [later] = told(unstun(7, 312_000), tracker)
-    taken_back, earlier = told(unstun(0, 312_000), tracker)
-    assert (taken_back.event_id, taken_back.is_deleted) == (later.event_id, 1)
+    retracted, earlier = told(unstun(0, 312_000), tracker)
+    assert (retracted.event_id, retracted.is_deleted) == (later.event_id, 1)
     assert earlier.ended_at == "2012-03-08T12:00:00.000000Z"
 
 
-def test_the_same_number_seconds_later_is_another_stun() -> None:
+def test_the_same_duration_seconds_later_is_another_stun() -> None:
     assert len(final_rows(run(STUNS, [unstun(0, 312_000), unstun(1001, 312_000)]))) == 2
 
 
-def test_the_row_with_the_fuller_host_wins_a_replay() -> None:
+def test_the_row_with_the_longer_host_name_wins_in_a_replay() -> None:
     live = run(STUNS, [unstun(0, 312_000, host="")])
     replay = run(STUNS, [unstun(0, 312_000)])
     [row] = final_rows([*replay, *live])
@@ -141,19 +141,19 @@ def test_a_replay_writes_the_same_revision() -> None:
 NO_TIME = {"head": "vmx| ", "time_quality": "arrival", "generation": "0badcafe"}
 
 
-def test_lines_without_a_time_are_stuns_of_their_own() -> None:
+def test_lines_without_a_time_are_separate_stuns() -> None:
     stuns = [unstun(0, 3_100_200, offset=0, **NO_TIME), unstun(0, 640_100, offset=54, **NO_TIME)]
     rows = final_rows(run(STUNS, stuns))
     assert durations(rows) == Counter([3_100_200, 640_100])
 
 
-def test_a_line_without_a_time_keeps_its_first_one_at_a_replay() -> None:
+def test_a_line_without_a_time_keeps_its_first_time_in_a_replay() -> None:
     first = run(STUNS, [unstun(0, 3_100_200, offset=0, **NO_TIME)])
     again = run(STUNS, [unstun(86_400_000, 3_100_200, offset=0, **NO_TIME)])
     assert [first[0]] == final_rows([*first, *again]) == final_rows([*again, *first])
 
 
-def test_mode_changes_without_a_time_measure_nothing() -> None:
+def test_mode_changes_without_a_time_give_no_stun() -> None:
     changes = [
         line(0, "CPT current = 1, requesting 2", **NO_TIME),
         line(9000, "CPT current = 2, requesting 6", **NO_TIME),
@@ -161,7 +161,7 @@ def test_mode_changes_without_a_time_measure_nothing() -> None:
     assert not run(STUNS, [*changes, line(60_000, "x")])
 
 
-def test_a_stop_longer_than_an_hour_is_no_stun() -> None:
+def test_a_stop_longer_than_an_hour_is_not_a_stun() -> None:
     changes = [
         line(0, "CPT current = 1, requesting 2"),
         line(3_600_001, "CPT current = 2, requesting 6"),
@@ -169,14 +169,14 @@ def test_a_stop_longer_than_an_hour_is_no_stun() -> None:
     assert not run(STUNS, [*changes, line(3_700_000, "x")])
 
 
-def test_a_tracker_forgets_after_hours_of_silence() -> None:
+def test_a_tracker_drops_its_state_after_hours_without_lines() -> None:
     tracker = Tracker()
-    assert tracker.next_due_us is None
+    assert tracker.next_timer_us is None
     told(unstun(0, 312_000), tracker)
-    due_us = tracker.next_due_us
+    due_us = tracker.next_timer_us
     assert due_us is not None
-    assert not list(tracker.tick(due_us))
-    assert tracker.next_due_us is None
+    assert not list(tracker.advance_time(due_us))
+    assert tracker.next_timer_us is None
 
 
 def test_a_tracker_stays_small_however_long_it_runs() -> None:
@@ -188,7 +188,7 @@ def test_a_tracker_stays_small_however_long_it_runs() -> None:
     assert len(tracker.state.modes) <= 28
 
 
-def test_an_old_file_read_again_is_understood() -> None:
+def test_lines_of_an_old_file_give_their_stun() -> None:
     changes = [
         line(0, "CPT current = 1, requesting 2"),
         line(2000, "CPT current = 2, requesting 6"),
@@ -222,7 +222,7 @@ CAUSES += [
 
 @st.composite
 def stops(draw: st.DrawFn) -> list[Record]:
-    """Lines of up to five stops and of what a log may have lost or doubled, by time."""
+    """Lines of up to five stops, some of them missing or duplicated, sorted by time."""
     lines: list[Record] = []
     for _ in range(draw(st.integers(1, 5))):
         at_ms = draw(st.integers(0, 9000))
@@ -244,18 +244,17 @@ def stops(draw: st.DrawFn) -> list[Record]:
     return sorted(lines, key=lambda record: record["event_time_us"])
 
 
+@pytest.mark.integration
 @settings(max_examples=300, deadline=None)
 @given(stops(), st.randoms(use_true_random=False))
-def test_whatever_comes_in_whatever_order_the_rows_are_the_same(
-    lines: list[Record], random: Any
-) -> None:
+def test_the_order_of_lines_does_not_change_the_rows(lines: list[Record], random: Any) -> None:
     end = {**line(60_000, ""), "kind": "progress"}
     in_order = final_rows(run(STUNS, [*lines, end]))
     shuffled = random.sample(lines, len(lines))
     assert final_rows(run(STUNS, [*shuffled, end])) == in_order
 
 
-def test_the_end_of_a_consolidation_just_after_is_taken_in() -> None:
+def test_a_consolidation_that_ends_just_after_a_stun_is_its_cause() -> None:
     tracker = Tracker()
     [at_first] = told(unstun(0, 312_000), tracker)
     [informed] = told(line(69, "ConsolidateEnd: Snapshot consolidate complete: x (0)."), tracker)
@@ -265,7 +264,7 @@ def test_the_end_of_a_consolidation_just_after_is_taken_in() -> None:
     assert len(informed.evidence) == 2
 
 
-def test_a_replay_that_knows_fewer_lines_changes_no_cause() -> None:
+def test_a_replay_with_fewer_lines_does_not_change_the_cause() -> None:
     lines = [
         line(-500, "SnapshotVMX_TakeSnapshot start: 'x', deviceState=0, lazy=0, quiesced=1"),
         unstun(0, 312_000),
@@ -301,7 +300,7 @@ def test_a_published_memory_snapshot_stopped_its_vm_for_54_seconds() -> None:
 
 
 @NEEDS_CORPUS
-def test_a_published_lazy_snapshot_names_no_stun() -> None:
+def test_a_published_lazy_snapshot_contains_no_stun() -> None:
     log = CORPUS / "sequences/ws16_lazy_memory_snapshot_std8.log"
     assert not run(STUNS, records_of(log, "vm"))
 

@@ -1,4 +1,4 @@
-"""Runs of space reclamation: what the cases, which show what remains, do not show."""
+"""Runs of space reclamation: behaviour that the cases, with final rows only, do not cover."""
 
 import pickle
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.catalogue import detector
-from detectors.unmap_runs.tracker import Tracker
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.unmap_runs.tracker import Tracker
 from tests.detectors.cases import Event, Record, final_rows, run
 
 RUNS = detector("unmap_runs")
@@ -18,7 +18,7 @@ VOLUME = "5a1b2c3d-4e5f6071-8293-a4b5c6d7e8f9"
 
 
 def line(after_ms: int, message: str, operation: str = "", **fields: Any) -> Record:
-    """A record of one host's hostd, so long after noon."""
+    """Return a record of one host's hostd, `after_ms` after noon."""
     head = f"2018-03-08T12:00:00.000Z info hostd[9B1C2D70] [Originator@6876 sub=Libs{operation}] "
     return {
         "kind": "line",
@@ -59,7 +59,7 @@ def sizes(rows: list[Event]) -> list[tuple[int, int, int, str]]:
 
 
 def steps(*blocks: int) -> list[Record]:
-    """A step every 100 ms."""
+    """Return one step every 100 ms."""
     return [step(place * 100, each) for place, each in enumerate(blocks)]
 
 
@@ -80,7 +80,7 @@ def steps(*blocks: int) -> list[Record]:
         ([800, 200, 200], False, True),
     ],
 )
-def test_a_fall_back_is_told_from_a_short_last_step(
+def test_a_fall_back_is_distinguished_from_a_short_last_step(
     blocks: list[int], is_done: bool, fell_back: bool | None
 ) -> None:
     end = [done(len(blocks) * 100, sum(blocks))] if is_done else []
@@ -89,48 +89,48 @@ def test_a_fall_back_is_told_from_a_short_last_step(
     assert sizes([row]) == [(blocks[0], len(blocks), sum(blocks), "ok" if is_done else "open")]
 
 
-def test_a_run_after_a_run_that_was_done_is_another() -> None:
+def test_a_step_after_a_done_line_starts_another_run() -> None:
     lines = [*steps(200, 200), done(250, 400), step(300, 200), done(350, 200)]
     assert sizes(rows_of(lines)) == [(200, 2, 400, "ok"), (200, 1, 200, "ok")]
 
 
-def test_a_run_after_a_long_silence_is_another() -> None:
+def test_a_step_after_a_long_pause_starts_another_run() -> None:
     near = rows_of([step(0, 200), step(10 * MINUTE_MS, 200)])
     far = rows_of([step(0, 200), step(10 * MINUTE_MS + 1, 200)])
     assert sizes(near) == [(200, 2, 400, "open")]
     assert sizes(far) == [(200, 1, 200, "open"), (200, 1, 200, "open")]
 
 
-def test_a_larger_step_than_asked_for_is_another_run() -> None:
+def test_a_step_larger_than_requested_starts_another_run() -> None:
     assert sizes(rows_of(steps(200, 200, 800, 800))) == [
         (200, 2, 400, "open"),
         (800, 2, 1600, "open"),
     ]
 
 
-def test_another_operation_is_another_run() -> None:
+def test_a_step_of_another_operation_starts_another_run() -> None:
     lines = [step(0, 200, "a"), step(100, 200, "a"), step(200, 200, "b"), step(300, 200, "b")]
     assert sizes(rows_of(lines)) == [(200, 2, 400, "open"), (200, 2, 400, "open")]
 
 
-def test_operations_that_change_from_line_to_line_name_no_run() -> None:
+def test_operation_ids_that_change_at_every_line_do_not_separate_runs() -> None:
     lines = [step(place * 100, 200, f"op{place}") for place in range(5)]
     assert sizes(rows_of(lines)) == [(200, 5, 1000, "open")]
 
 
-def test_the_same_operation_may_step_up_again() -> None:
+def test_a_larger_step_of_the_same_operation_belongs_to_the_same_run() -> None:
     lines = [step(0, 200, "a"), step(100, 200, "a"), step(200, 800, "a")]
     assert sizes(rows_of(lines)) == [(200, 3, 1200, "open")]
 
 
-def test_volumes_are_told_apart_and_a_lost_hyphen_is_put_back() -> None:
+def test_volumes_are_separate_and_a_missing_hyphen_is_restored() -> None:
     other = "5a1b2c3d4e5f6071-8293-a4b5c6d7e8f9"
     third = "5a1b2c3d-4e5f6071-8293-000000000000"
     rows = rows_of([step(0, 200), step(1, 200, volume=third), step(2, 200, volume=other)])
     assert [(row["volume"], row["iterations"]) for row in rows] == [(VOLUME, 2), (third, 1)]
 
 
-def test_a_failure_that_names_the_volume_fails_the_run_unless_it_is_done() -> None:
+def test_a_failure_line_fails_the_run_unless_a_done_line_follows() -> None:
     failure = line(150, f"Unmap: Failed to unmap blocks from volume {VOLUME} : I/O error")
     [failed] = rows_of([*steps(800, 800), failure])
     assert (failed["outcome"], failed["fell_back"]) == ("failed", False)
@@ -138,12 +138,12 @@ def test_a_failure_that_names_the_volume_fails_the_run_unless_it_is_done() -> No
     assert ended["outcome"] == "ok"
 
 
-def test_steps_are_written_once_a_second() -> None:
+def test_a_run_of_thousands_of_steps_writes_few_rows() -> None:
     tracker = Tracker()
     written = 0
     for after_ms in range(0, 10_000, 2):
         record = step(after_ms, 800)
-        written += len([*tracker.tick(record["event_time_us"]), *tracker.feed(record)])
+        written += len([*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)])
     assert written <= 20
     [last] = tracker.feed(done(10_000, 4_000_000))
     assert (last.iterations, last.blocks_total, last.blocks_per_second) == (
@@ -153,13 +153,14 @@ def test_steps_are_written_once_a_second() -> None:
     )
 
 
-def test_a_very_long_run_is_exact_and_its_state_small() -> None:
+@pytest.mark.integration
+def test_a_very_long_run_is_counted_exactly_with_little_state() -> None:
     tracker = Tracker()
     count = 50_000
     events: list[Any] = []
     for place in range(count):
         record = step(place * 3, 8000 if place < 30_000 else 200)
-        events += [*tracker.tick(record["event_time_us"]), *tracker.feed(record)]
+        events += [*tracker.advance_time(record["event_time_us"]), *tracker.feed(record)]
     again = step(3, 8000)
     assert not list(tracker.feed(again))
     assert len(pickle.dumps(tracker)) < 500_000
@@ -173,14 +174,14 @@ def test_a_very_long_run_is_exact_and_its_state_small() -> None:
 def test_a_volume_is_forgotten_after_an_hour() -> None:
     tracker = Tracker()
     list(tracker.feed(step(0, 200)))
-    while (due_us := tracker.next_due_us) is not None:
-        list(tracker.tick(due_us))
+    while (due_us := tracker.next_timer_us) is not None:
+        list(tracker.advance_time(due_us))
     assert not tracker.lanes
 
 
 @st.composite
 def days(draw: st.DrawFn) -> list[Record]:
-    """Lines of several runs on one volume, some of them lost."""
+    """Lines of several runs on one volume, some of them missing."""
     lines: list[Record] = []
     at_ms = 0
     for number in range(draw(st.integers(1, 4))):
@@ -198,9 +199,7 @@ def days(draw: st.DrawFn) -> list[Record]:
 
 @settings(max_examples=300, deadline=None)
 @given(days(), st.randoms(use_true_random=False))
-def test_whatever_comes_in_whatever_order_the_rows_are_the_same(
-    lines: list[Record], random: Any
-) -> None:
+def test_the_order_of_lines_does_not_change_the_rows(lines: list[Record], random: Any) -> None:
     end = progress(90 * MINUTE_MS)
     in_order = rows_of([*lines, end])
     shuffled = random.sample(lines, len(lines))

@@ -1,6 +1,6 @@
-"""Write the pages that are made of the folders: `make docs`; read the difference before committing.
+"""Write the generated pages: `make docs`. Read the difference before you commit it.
 
-The views' types are asked of a ClickHouse that is started for it.
+Starts a ClickHouse to query the types of the views' columns.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ import tempfile
 from pathlib import Path
 
 from stunwatch.clickhouse import ClickHouse
-from stunwatch.documentation import Columns, pages
 from stunwatch.schema import SQL
-from tests.investigations.server import running
+from tests.clickhouse_server import running
+from tools.documentation import Columns, pages
 
 # SELECT * FROM log_lines_with(words = 'lost access'), above a view that takes parameters
-_EXAMPLE = re.compile(r"^-- +SELECT \* FROM (\w+\(.+\))$", re.MULTILINE)
+_EXAMPLE = re.compile(r"^-- +SELECT \* FROM (\w+\([^)]+\))$", re.MULTILINE)
+_NEXT_LINE = re.compile(r"\n-- +")
 
 
 def columns_of(reader: ClickHouse) -> Columns:
-    """Every view of the contract, and its columns in their order."""
+    """Return the columns of every public view, in order."""
     found: dict[str, list[tuple[str, str]]] = {}
     for path in sorted((SQL / "views").glob("*.sql")):
-        example = _EXAMPLE.search(path.read_text())
-        asked = example[1] if example else path.stem
+        text = path.read_text()
+        if "\n-- Internal: " in text:
+            continue
+        example = _EXAMPLE.search(text)
+        asked = _NEXT_LINE.sub(" ", example[1]) if example else path.stem
         rows = reader.rows(f"DESCRIBE (SELECT * FROM {asked})")
-        # A tuple's type comes as several lines.
+        # The type of a tuple has several lines.
         found[path.stem] = [
             (name, " ".join(kind.split()).replace("( ", "(")) for name, kind, *_ in rows
         ]
@@ -33,7 +37,7 @@ def columns_of(reader: ClickHouse) -> Columns:
 
 
 def main() -> None:
-    """Rewrite every page that differs, and name it."""
+    """Rewrite every page that differs, and print its path."""
     with tempfile.TemporaryDirectory() as home, running(Path(home)) as server:
         made = pages(columns_of(server.reader))
     for path, text in made.items():

@@ -1,4 +1,4 @@
-"""What pages point to is there, and what they tell a reader to type is a command."""
+"""Links on pages have a target, and the commands on pages exist."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M)
 # [text](page.md#anchor)
 _ANCHORED = re.compile(r"\]\((?!https?://)([^)\s#]*)#([^)\s]+)\)")
 _SYSLOG_ID = re.compile(r'vmx\.log\.syslogID = "(\w+)"')
+ENDS_AT_ONCE = {"--help", "--version", "--install-completion", "--show-completion"}
 UsageError: Any = typer.BadParameter.__base__
 _NO_WORDS = re.compile(r"[^\w\- ]")
 
 
 def anchors(page: Path) -> set[str]:
-    """The names by which a page's headings are linked to."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
     return {_NO_WORDS.sub("", each.lower()).replace(" ", "-") for each in headings}
 
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_anchor_is_a_heading(page: Path) -> None:
+def test_every_link_with_an_anchor_leads_to_a_heading(page: Path) -> None:
     for path, anchor in _ANCHORED.findall(page.read_text()):
         assert anchor in anchors(page.parent / path if path else page)
 
@@ -44,21 +45,23 @@ def test_the_index_names_every_page() -> None:
         assert f"({name}" in index, name
 
 
-def test_a_vm_of_ones_own_is_none_of_the_demos() -> None:
-    """The demo's stuns are still there, and longer: they would stand before the reader's first."""
+def test_the_example_vm_is_not_in_the_demo() -> None:
+    """Otherwise the demo's longer stuns would be listed before those of the reader's VM."""
     [vm] = {each for page in READ for each in _SYSLOG_ID.findall(page.read_text())}
     assert any(f"vm={vm}" in each.words for each in COMMANDS)
-    folders = (ROOT / "infra/stunwatch/demo/incident").glob("*/vmfs/volumes/*/*")
+    folders = (ROOT / "stunwatch/demo/incident").glob("*/vmfs/volumes/*/*")
     demos = {folder.name for folder in folders}
     assert "sql01" in demos
     assert vm not in demos
 
 
 def parse(words: tuple[str, ...], *, is_whole: bool) -> None:
-    """Let the command line read its words, and run nothing. Raises UsageError.
+    """Parse the words as the command line does, without running them. Raises UsageError.
 
-    A command that is quoted in part may lack words, or hold others in the place of values.
+    A command that is quoted in part can lack words, or contain placeholders instead of values.
     """
+    if words[1:2] and words[1] in ENDS_AT_ONCE:
+        return  # parsing --install-completion would install it
     command, name, rest = typer.main.get_command(cli.app), "stunwatch", list(words[1:])
     while True:
         is_group = hasattr(command, "resolve_command")
@@ -78,7 +81,7 @@ def parse(words: tuple[str, ...], *, is_whole: bool) -> None:
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
-def test_every_command_is_one(each: Written) -> None:
+def test_every_command_exists(each: Written) -> None:
     program, *words = each.words
     if program == "make":
         assert {word for word in words if "=" not in word} <= TARGETS
@@ -90,7 +93,7 @@ def test_every_command_is_one(each: Written) -> None:
             assert words[1] in investigations()
 
 
-def test_a_wrong_command_is_found() -> None:
+def test_an_unknown_command_is_found() -> None:
     for words in (("nothing",), ("sql", "--nothing"), ("incident", "nothing"), ("report",)):
         with pytest.raises(UsageError):
             parse(("stunwatch", *words), is_whole=True)

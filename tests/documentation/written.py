@@ -1,4 +1,4 @@
-"""The commands that pages tell a reader to type."""
+"""Find the commands on pages, so that tests can parse and run them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.test_conventions import PAGES, ROOT
 
-# What was true of a version is history.
+# The changelog describes older versions, so its commands need not exist.
 READ = [page for page in PAGES if page.name != "CHANGELOG.md"]
 
 _BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^(?P=indent)```", re.M | re.S)
@@ -18,25 +18,26 @@ _QUOTED = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:stunwatch|make)\s[^`]+)`(?!`)"
 _SETTING = re.compile(r"[A-Z_]+=.*")
 _ENDS = {"|", "&&", "||", ";", ">", "<", "&"}
 PROGRAMS = {"stunwatch", "make", "fluent-bit"}
+_WITHOUT_INSTALLING = ["uvx", "--from", "."]
 
 
 @dataclass(frozen=True)
 class Written:
-    """One command: its words, and the settings before them."""
+    """A command: its words, and the environment variables before them."""
 
     page: Path
     line: str
     words: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     kind: str
-    """`console`: run as it stands. Empty: to be read. `quoted`: in a sentence, often in part."""
+    """`console`: run as written. Empty: an example. `quoted`: in a sentence, often incomplete."""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}: {self.line}"
 
 
 def written(page: Path) -> Iterator[Written]:
-    """Every command of ours on a page, in the order in which it is read."""
+    """Return every command of the project on a page, in order."""
     text = page.read_text()
     for block in _BLOCK.finditer(text):
         for line in block["text"].replace("\\\n", " ").splitlines():
@@ -48,7 +49,7 @@ def written(page: Path) -> Iterator[Written]:
 
 
 def outputs(page: Path) -> dict[str, list[str]]:
-    """What a page shows below each command of its console blocks, line by line."""
+    """Return the output lines that a page shows below each command of its console blocks."""
     shown: dict[str, list[str]] = {}
     for block in _BLOCK.finditer(page.read_text()):
         command = ""
@@ -64,11 +65,13 @@ def _commands(page: Path, line: str, kind: str) -> Iterator[Written]:
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
-        return  # an apostrophe: prose, or a line of a log
+        return  # an apostrophe: not a command
     settings: list[tuple[str, str]] = []
     while words and _SETTING.fullmatch(words[0]):
         name, _, value = words.pop(0).partition("=")
         settings.append((name, value))
+    if words[:3] == _WITHOUT_INSTALLING:
+        del words[:3]
     if not words or Path(words[0]).name not in PROGRAMS:
         return
     end = next((at for at, word in enumerate(words) if word in _ENDS), len(words))

@@ -1,4 +1,4 @@
-"""Rows made for a test: they reach the views through Kafka, without Flink's help."""
+"""Made-up rows for tests: they reach the views through Kafka, without Flink."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
-from detectors.events import event_id
-from tests.end_to_end.conftest import Pipeline
+from stunwatch.definitions import events
+from stunwatch.detectors.events import event_id
+from tests.pipeline import Pipeline
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -22,7 +23,7 @@ def stamp(at: datetime) -> str:
 
 
 def line(host: str, at: datetime, **more: Any) -> dict[str, Any]:
-    """A vmkernel line, or one of a VM where `vm` and `datastore` are given."""
+    """Return a vmkernel line, or a VM's line if `vm` and `datastore` are given."""
     program = "vmx" if "vm" in more else "vmkernel"
     return {
         "event_time": stamp(at),
@@ -57,8 +58,32 @@ def sample(host: str, device: str, at: datetime, davg_ms: float, **more: Any) ->
     }
 
 
+def window(host: str, device: str, at: datetime, davg_ms: float) -> dict[str, Any]:
+    """Return the one-minute window of a sample, as Flink creates it."""
+    return {
+        "event_id": event_id("latency_windows", host, device, stamp(at)),
+        "detector": "latency_windows",
+        "revision": 1,
+        "is_deleted": 0,
+        "run_id": "made",
+        "host": host,
+        "object_class": "scsi_device",
+        "device": device,
+        "window_seconds": 60,
+        "window_start": stamp(at),
+        "window_end": stamp(at + MINUTE),
+        "avg_davg_ms": davg_ms,
+        "p95_davg_ms": davg_ms,
+        "max_davg_ms": davg_ms,
+        "avg_kavg_ms": 0.1,
+        "max_kavg_ms": 0.1,
+        "commands": 6000.0,
+        "samples": 12,
+    }
+
+
 def stun(host: str, datastore: str, vm: str, at: datetime, duration_s: float) -> dict[str, Any]:
-    """A stun that ended at a moment."""
+    """Return a stun that ended at a given time."""
     return {
         "event_id": event_id("stuns", datastore, vm, stamp(at)),
         "detector": "stuns",
@@ -85,7 +110,7 @@ def stun(host: str, datastore: str, vm: str, at: datetime, duration_s: float) ->
 
 
 def conflict(host: str, at: datetime, device: str = "") -> dict[str, Any]:
-    """A count-down of four seconds."""
+    """Return a countdown of four seconds."""
     return {
         "event_id": event_id("sync_cr_countdowns", host, stamp(at)),
         "detector": "sync_cr_countdowns",
@@ -115,19 +140,17 @@ TOPICS = {
     "vmware_log": "esxi.backfill",
     "syslog": "esxi.backfill",
     "esxtop": "esxi.esxtop",
-    "stuns": "events.stun",
-    "sync_cr_countdowns": "events.reservation",
+    **{detector: topic for topic, event in events().items() for detector in event.identity},
 }
 COUNTED = {
     "esxi.backfill": "log_lines",
     "esxi.esxtop": "latency_samples",
-    "events.stun": "stuns",
-    "events.reservation": "reservation_conflicts",
+    **{topic: event.view for topic, event in events().items()},
 }
 
 
 def store(pipeline: Pipeline, rows: list[dict[str, Any]]) -> None:
-    """Send rows and return when all of them are in their views; they must be new."""
+    """Send rows and wait until all of them are in their views. They must be new."""
     by_topic: dict[str, list[bytes]] = {}
     for row in rows:
         topic = TOPICS[row.get("source") or row["detector"]]

@@ -1,14 +1,14 @@
-"""What `make bench` measures ends: a live job over topics that do."""
+"""The jobs of `make bench` end: a live job over bounded topics."""
 
 from __future__ import annotations
 
 import pytest
 
-from stunwatch.bench import BENCH_TOPIC, drop_topics, fill, flink_cpu_seconds
-from tests.end_to_end.conftest import Pipeline
+from tests.pipeline import Pipeline
+from tools.bench import BENCH_TOPIC, drop_topics, fill, flink_cpu_seconds
 
-# The lines that it measures with are stored nowhere.
-pytestmark = [pytest.mark.scale, pytest.mark.made_up, pytest.mark.timeout(240)]
+# The lines of the benchmark are not stored.
+pytestmark = [pytest.mark.release, pytest.mark.made_up, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("job", ["noop", "live"])

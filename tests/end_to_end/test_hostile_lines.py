@@ -1,52 +1,32 @@
-"""What an attacker can write into a log stays data, from the line to every output."""
+"""Text that an attacker writes to a log stays data, from the line to every output."""
 
 from __future__ import annotations
 
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 
-from ingest.records import WireRecords
-from tests.end_to_end.conftest import STUNWATCH, Pipeline
+from stunwatch.ingest.records import WireRecords
+from tests.end_to_end.conftest import Replayed
+from tests.end_to_end.logs import HOSTILE_DATASTORE as DATASTORE
+from tests.end_to_end.logs import HOSTILE_HOST as HOST
+from tests.end_to_end.logs import HOSTILE_NAMES
 from tests.end_to_end.made import stamp
-
-HOST = "esx66.lab.example"
-DATASTORE = "ds-hostile"
-HOSTILE_NAMES = (
-    "'; DROP TABLE stuns_stored; --",
-    "<img src=x onerror=alert(1)>",
-    "${jndi:ldap:x}$(id)`id`%n%s",
-    "{{ 7 * 7 }}{% raw %}",
-    '=HYPERLINK("x","y")',
-    "\x1b[2J\x1b]0;owned\x07red",
-    "[bold]markup[red]",
-    "Checkpoint_Unstun: vm stopped for 5 us",
-)
-"""As VMs may be called: SQL, HTML, templates, a spreadsheet's formula, commands to a terminal."""
+from tests.pipeline import STUNWATCH, Pipeline
 
 
-@pytest.fixture(scope="module")
-def named(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """A VM of each name, stunned once for as many microseconds as its place in the list."""
-    logs = tmp_path_factory.mktemp("hostile")
-    for number, name in enumerate(HOSTILE_NAMES, 1):
-        log = logs / HOST / "vmfs/volumes" / DATASTORE / name / "vmware.log"
-        log.parent.mkdir(parents=True)
-        log.write_text(
-            f"2024-06-01T02:00:{number:02}.000Z In(05) vcpu-0"
-            f" - Checkpoint_Unstun: vm stopped for {number} us\n"
-        )
-    pipeline.run("replay", logs)
-    yield pipeline
+@pytest.fixture
+def named(pipeline: Pipeline, replayed: Replayed) -> Pipeline:
+    """The pipeline, with one VM per hostile name."""
+    return pipeline
 
 
-def test_a_name_is_the_same_in_every_view(named: Pipeline) -> None:
+def test_a_hostile_name_is_unchanged_in_every_view(named: Pipeline) -> None:
     wanted = list(enumerate(HOSTILE_NAMES, 1))
     of_this = f"WHERE datastore = '{DATASTORE}'"
     assert named.rows(f"SELECT duration_us, vm FROM stuns {of_this} ORDER BY 1") == wanted
@@ -54,13 +34,13 @@ def test_a_name_is_the_same_in_every_view(named: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_a_parameter_is_a_value_and_no_sql(named: Pipeline, name: str) -> None:
+def test_a_parameter_is_a_value_not_sql(named: Pipeline, name: str) -> None:
     words = ("sql", "longest_stuns", "--param", f"vm={name}", "--format", "JSONEachRow")
     found = [orjson.loads(row) for row in named.run(*words).stdout.splitlines()]
     assert [row["vm"] for row in found] == [name]
 
 
-def test_a_terminal_obeys_no_name(named: Pipeline) -> None:
+def test_names_send_no_commands_to_a_terminal(named: Pipeline) -> None:
     query = f"SELECT vm FROM stuns WHERE datastore = '{DATASTORE}'"
     terminal, end = pty.openpty()
     shown = subprocess.Popen(
@@ -72,7 +52,7 @@ def test_a_terminal_obeys_no_name(named: Pipeline) -> None:
         while piece := os.read(terminal, 1 << 16):
             text += piece
     except OSError:
-        pass  # how a terminal tells that its program has ended
+        pass  # the error when the program of a pseudo-terminal has ended
     finally:
         os.close(terminal)
     assert shown.wait() == 0
@@ -81,7 +61,7 @@ def test_a_terminal_obeys_no_name(named: Pipeline) -> None:
     assert "\x1b" not in named.run("watch", "--once", "--history").stdout
 
 
-def test_a_path_with_markup_is_only_named(named: Pipeline, tmp_path: Path) -> None:
+def test_a_path_with_markup_is_shown_as_text(named: Pipeline, tmp_path: Path) -> None:
     path = tmp_path / "[bold]no log[red] \x1b[2J.gz"
     path.write_bytes(b"\x1f\x8bno archive")
     done = named.run("replay", path, code=2)
@@ -90,10 +70,10 @@ def test_a_path_with_markup_is_only_named(named: Pipeline, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("breaks", ["\n", "\r", "\r\n", "\x0b", "\x85", "\u2028"])
-def test_a_line_inside_a_message_is_no_line(pipeline: Pipeline, breaks: str) -> None:
-    """As Fluent Bit hands it on, where messages come with their length.
+def test_a_line_inside_a_message_is_not_a_separate_line(pipeline: Pipeline, breaks: str) -> None:
+    """As sent by Fluent Bit, whose messages have a length prefix.
 
-    With a line feed in it, it has no head that is known: it is kept whole as a rejected line.
+    A line feed makes the head unknown: the message is stored whole as a rejected line.
     """
     vm, now = f"broken{breaks.encode().hex()}", datetime.now(UTC)
     maker = WireRecords()
@@ -116,7 +96,7 @@ def test_a_line_inside_a_message_is_no_line(pipeline: Pipeline, breaks: str) -> 
     pipeline.wait_for(f"SELECT groupArray(duration_us) FROM stuns WHERE vm = '{vm}'", [1234])
 
 
-def test_a_host_that_is_not_the_sender_is_told_by_its_sender(pipeline: Pipeline) -> None:
+def test_senders_that_use_the_name_of_another_host_are_reported(pipeline: Pipeline) -> None:
     maker, now = WireRecords(), datetime.now(UTC)
     for host, peer in (("esx67", "192.0.2.67"), ("esx67", "192.0.2.66"), ("esx68", "192.0.2.66")):
         line = f"<14>{stamp(now)[:-4]}Z {host} vobd: told by {peer}"

@@ -1,4 +1,4 @@
-"""`stunwatch incident` on known incidents: what it shows, keeps and scores."""
+"""`stunwatch incident` on known incidents: what it shows, stores and scores."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import orjson
 import pytest
 
 from tests.alerts.made_incidents import incident
-from tests.end_to_end.conftest import Pipeline
+from tests.pipeline import Pipeline
 
 STEP = {
     "step": "Spread the snapshot load",
     "because": "six VMs are backed up at once",
     "kb": "1015180",
     "against": "the window is short",
+    "precondition": "no backup job runs",
+    "risk_level": "low",
+    "risk": "backups end later",
 }
 MARKED = {
     "marked_open": {"severity": "warning", "missing": ["No line of esx04 was heard."]},
@@ -48,14 +51,14 @@ def marked(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture
 def unmuted(pipeline: Pipeline) -> Iterator[None]:
-    """Lifts what a test has muted."""
+    """Remove mutes after a test."""
     yield
     for (mute_id,) in pipeline.rows("SELECT toString(mute_id) FROM mutes WHERE is_active"):
         pipeline.run("incident", "unmute", mute_id)
 
 
 def line_of(shown: str, name: str) -> str:
-    """The line of `incident list` that shows this incident."""
+    """Return the line of `incident list` with this incident."""
     return next(line for line in shown.splitlines() if line.startswith(identity(name)[:8]))
 
 
@@ -66,7 +69,7 @@ def marks_of(pipeline: Pipeline, name: str, *columns: str) -> list[tuple[Any, ..
     )
 
 
-def test_what_goes_on_is_listed_first_and_what_is_long_over_only_on_demand(
+def test_open_incidents_are_listed_first_and_old_ones_only_on_demand(
     marked: Pipeline,
 ) -> None:
     shown = marked.run("incident", "list", "--all").stdout
@@ -75,7 +78,7 @@ def test_what_goes_on_is_listed_first_and_what_is_long_over_only_on_demand(
     assert max(is_open, is_wide) < is_noted < is_over
     assert line_of(shown, "marked_open").split() == [
         *(identity("marked_open")[:8], "open", "warning", "host"),
-        *("since", "2026-03-01", "02:00:00"),
+        *("since", "2026-03-01", "02:00:00", "UTC"),
     ]
     assert "until 2026-03-01 02:12:00" in line_of(shown, "marked_over")
     assert "Host marked_open loses its storage: three devices at once." in shown
@@ -84,26 +87,28 @@ def test_what_goes_on_is_listed_first_and_what_is_long_over_only_on_demand(
     assert identity("marked_over")[:8] not in recent
 
 
-def test_show_tells_everything(marked: Pipeline) -> None:
+def test_show_prints_every_field_of_an_incident(marked: Pipeline) -> None:
     shown = marked.run("incident", "show", identity("marked_wide")[:8].upper()).stdout
     for said in (
         "open, critical, since 2026-03-01 02:00:00 UTC",
         "Scope: array; confidence: low.",
-        "Hosts heard: 4, of which 3 show nothing of it.",
+        "4 hosts sent logs; 3 unaffected.",
         "VMs: sql01, web01",
         "1. Spread the snapshot load [KB 1015180]",
         "because six VMs are backed up at once",
         "against it: the window is short",
+        "first make sure: no backup job runs",
+        "risk (low): backups end later",
         "2026-03-01T02:00:00.000Z cpu1:2)ScsiDeviceIO: a line",
         identity("marked_wide"),
-        "found by: live",
+        "found by run: live",
     ):
         assert said in shown
     shown = marked.run("incident", "show", identity("marked_open")).stdout
-    assert "What is missing:\n  No line of esx04 was heard." in shown
+    assert "Missing data:\n  No line of esx04 was heard." in shown
 
 
-def test_who_sees_to_it_is_kept_and_shown(marked: Pipeline) -> None:
+def test_an_acknowledgement_is_stored_and_shown(marked: Pipeline) -> None:
     note = 'the array\'s "vendor" \\ is\n called'
     marked.run("incident", "ack", identity("marked_open"), "--note", note)
     said = 'the array\'s "vendor" \\ is called'
@@ -115,10 +120,13 @@ def test_who_sees_to_it_is_kept_and_shown(marked: Pipeline) -> None:
     assert (
         f"ack by {user}: {said}" in marked.run("incident", "show", identity("marked_open")).stdout
     )
-    assert "is over since" in marked.run("incident", "ack", identity("marked_over"), code=2).stderr
+    assert (
+        "nothing to acknowledge"
+        in marked.run("incident", "ack", identity("marked_over"), code=2).stderr
+    )
 
 
-def test_the_last_judgement_counts_and_is_scored_as_the_verdict_was(marked: Pipeline) -> None:
+def test_the_last_judgement_counts_for_the_verdict_at_its_time(marked: Pipeline) -> None:
     def scores() -> dict[tuple[str, str], tuple[Any, ...]]:
         rows = marked.rows(
             "SELECT scope, confidence, judged_count, right_count, wrong_count, share_right"
@@ -138,13 +146,13 @@ def test_the_last_judgement_counts_and_is_scored_as_the_verdict_was(marked: Pipe
         ("right", 0),
         ("wrong", 1),
     ]
-    # It was judged while it was taken for an array's.
+    # The annotation was made while the suspect was an array.
     publish(marked, "marked_wide", 2, scope="fabric")
     marked.wait_for(
         f"SELECT scope FROM incidents WHERE incident_id = '{identity('marked_wide')}'", "fabric"
     )
     assert scores()["array", "low"] == (1, 0, 1, 0.0)
-    # What an acknowledgement says is no judgement.
+    # An acknowledgement does not count as a judgement.
     marked.run("incident", "ack", identity("marked_wide"))
     assert scores()["array", "low"] == (1, 0, 1, 0.0)
     shown = marked.run("incident", "show", identity("marked_wide")).stdout
@@ -155,7 +163,7 @@ def test_the_last_judgement_counts_and_is_scored_as_the_verdict_was(marked: Pipe
 def test_a_mute_expires_is_lifted_once_and_shown(marked: Pipeline, unmuted: None) -> None:
     words = ("--for", "1d12h", "--reason", "a new\n HBA")
     done = marked.run("incident", "mute", "--host", "ESX01", "--device", "naa.no_such", *words)
-    assert "naa.no_such: is it spelled" in " ".join(done.stderr.split()).replace(" yet:", ":")
+    assert "has the LUN or path naa.no_such" in " ".join(done.stderr.split())
     assert "host ESX01" not in done.stderr
     [(mute_id, host, device, datastore, reason, by, length_s, is_active)] = marked.rows(
         "SELECT toString(mute_id), host, device, datastore, reason, muted_by,"
@@ -166,7 +174,7 @@ def test_a_mute_expires_is_lifted_once_and_shown(marked: Pipeline, unmuted: None
     shown = marked.run("incident", "list").stdout
     until = f"{datetime.now(UTC) + timedelta(hours=36):%Y-%m-%d %H:}"
     assert f"muted until {until}" in line_of(shown, "marked_open")
-    # Not the host is at fault, and what is noted alarms nobody anyway.
+    # The incident's scope is not the host, and noted incidents cause no alert anyway.
     assert "muted" not in line_of(shown, "marked_wide")
     assert "muted" not in line_of(shown, "marked_noted")
     assert f"(mute {mute_id[:8]})" in shown
@@ -178,28 +186,28 @@ def test_a_mute_expires_is_lifted_once_and_shown(marked: Pipeline, unmuted: None
         "SELECT is_active, isNotNull(lifted_at), lifted_by, reason FROM mutes"
         f" WHERE mute_id = '{mute_id}'"
     ) == [(0, 1, getpass.getuser(), "a new HBA")]
-    assert "lifted already" in marked.run("incident", "unmute", mute_id, code=2).stderr
+    assert "it was lifted" in marked.run("incident", "unmute", mute_id, code=2).stderr
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("show", "17"), "first four or more characters"),
-        (("show", "[/no-id]"), "'[/no-id]' is no incident's id"),
-        (("ack", "0000000000"), "There is no incident 0000000000"),
-        (("unmute", "0000000000"), "There is no mute 0000000000"),
+        (("show", "fffffffff"), "begins with fffffffff"),
+        (("show", "[/no-id]"), "'[/no-id]' is not an id of an incident"),
+        (("ack", "0000000000"), "No incident has an id that begins with 0000000000"),
+        (("unmute", "0000000000"), "No mute has an id that begins with 0000000000"),
         (("mute", "--for", "4h", "--reason", "x"), "--host, --device or --datastore"),
         (("mute", "--host", "a", "--for", "4h", "--reason", " "), "--reason is empty"),
-        (("mute", "--host", "a", "--for", "4x", "--reason", "x"), "no length of time"),
-        (("mute", "--host", "a", "--for", "", "--reason", "x"), "no length of time"),
-        (("mute", "--host", "a", "--for", "0h", "--reason", "x"), "end at once"),
+        (("mute", "--host", "a", "--for", "4x", "--reason", "x"), "is not a duration"),
+        (("mute", "--host", "a", "--for", "", "--reason", "x"), "is not a duration"),
+        (("mute", "--host", "a", "--for", "0h", "--reason", "x"), "is zero"),
         (("mute", "--host", "a", "--for", "31d", "--reason", "x"), "30 days at most"),
         (("mute", "--host", "a", "--for", "30d1m", "--reason", "x"), "30 days at most"),
         (("mute", "--host", "a", "--reason", "x"), "--for"),
         (("mute", "--host", "a", "--for", "4h"), "--reason"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(
+def test_an_invalid_incident_command_fails_with_one_sentence(
     marked: Pipeline, words: tuple[str, ...], told: str
 ) -> None:
     done = marked.run("incident", *words, code=2)
@@ -207,7 +215,7 @@ def test_what_cannot_be_done_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_an_id_cut_too_short_names_those_it_begins(marked: Pipeline) -> None:
+def test_an_ambiguous_prefix_of_an_id_lists_its_matches(marked: Pipeline) -> None:
     beginnings: dict[str, list[str]] = {}
     for number in range(1_000):
         beginnings.setdefault(identity(f"twin{number}")[:4], []).append(f"twin{number}")
@@ -219,6 +227,6 @@ def test_an_id_cut_too_short_names_those_it_begins(marked: Pipeline) -> None:
         len(twins),
     )
     said = " ".join(marked.run("incident", "show", start, code=2).stderr.split())
-    assert f"{start} begins {len(twins)} ids" in said
+    assert f"{len(twins)} incidents have an id that begins with {start}" in said
     for name in twins:
-        assert identity(name) in said
+        assert identity(name)[:8] in said

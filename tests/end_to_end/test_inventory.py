@@ -1,4 +1,4 @@
-"""Inventory: what was loaded, what was true when, and the LUN under a stun."""
+"""Inventory: loaded items, their periods of validity, and the LUN of a stunned VM."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.end_to_end.conftest import Pipeline
+from tests.end_to_end.conftest import Replayed
+from tests.end_to_end.logs import TEACHING_HOST
 from tests.end_to_end.made import HOUR, MINUTE, line, moment, sample, store, stun
 from tests.inventory.golden import CASES
+from tests.pipeline import Pipeline
 
-# Events without lines, and lines without the events that they would be.
+# The rows include events without lines, and lines without their events.
 pytestmark = pytest.mark.made_up
 
 INPUTS = {case.name: case / "input.txt" for case in CASES}
@@ -21,7 +23,7 @@ UUID = "5f2a77c1-9be0d6d2-41aa-0025b5aa00{0:02x}"
 
 
 def extents(folder: Path, *rows: tuple[str, int, str]) -> Path:
-    """`vmfs extent list` of (datastore, number of its UUID, device)."""
+    """Write `vmfs extent list` of (datastore, number of its UUID, device)."""
     text = "Volume Name  VMFS UUID  Extent Number  Device Name  Partition\n"
     text += "-----------  ---------  -------------  -----------  ---------\n"
     for datastore, number, device in rows:
@@ -41,10 +43,10 @@ def luns(pipeline: Pipeline, **parameters: Any) -> list[dict[str, Any]]:
     return [orjson.loads(each) for each in done.stdout.splitlines()]
 
 
-def test_a_whole_hosts_outputs_and_again(pipeline: Pipeline) -> None:
+def test_loading_all_outputs_of_a_host_twice_stores_them_once(pipeline: Pipeline) -> None:
     file = INPUTS["esxi55_everything_of_a_host"]
     words = ("inventory", "load", file, "--at", "2012-04-01")
-    assert "loaded 3 extents, 5 descriptions of devices" in pipeline.run(*words).stderr
+    assert "Loaded 3 extents, 5 devices" in pipeline.run(*words).stderr
     shown = """
         SELECT datastore, partition, vendor, path_policy, vaai_ats, is_local, device_class,
             length(paths), is_rdm
@@ -63,7 +65,9 @@ def test_a_whole_hosts_outputs_and_again(pipeline: Pipeline) -> None:
     assert {"esx01", "192.0.2.11", "198.51.100.11"} <= {alias for (alias,) in aliases}
 
 
-def test_a_datastore_that_moved_was_renamed_and_went(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_datastore_that_was_moved_renamed_and_removed_has_periods(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     host = "esx31.lab.example"
     times = ("2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01", "2020-05-01")
     for at, rows in zip(
@@ -100,7 +104,9 @@ def test_a_datastore_that_moved_was_renamed_and_went(pipeline: Pipeline, tmp_pat
         ) == [(device, is_assumed)]
 
 
-def test_loads_in_any_order_say_the_same(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_the_order_of_loads_does_not_change_the_inventory(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     days = {
         "2020-01-01": [("a", 11, "naa.32a")],
         "2020-02-01": [("b", 12, "naa.32a")],
@@ -117,7 +123,9 @@ def test_loads_in_any_order_say_the_same(pipeline: Pipeline, tmp_path: Path) -> 
     assert len(forwards) == 3
 
 
-def test_a_path_policy_is_the_one_of_its_time(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_path_policy_is_valid_from_the_time_of_its_load(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     host = "esx33"
     load(pipeline, extents(tmp_path, ("x", 21, "naa.33a")), host, "2020-01-01")
     for at, policy in (("2020-01-02", "VMW_PSP_FIXED"), ("2020-02-02", "VMW_PSP_RR")):
@@ -130,12 +138,12 @@ def test_a_path_policy_is_the_one_of_its_time(pipeline: Pipeline, tmp_path: Path
     assert pipeline.rows(f"{shown} ORDER BY observed_at") == [("VMW_PSP_FIXED",), ("VMW_PSP_RR",)]
 
 
-def test_raw_device_mappings_are_known_proved_absent_or_unknown(
+def test_raw_device_mappings_are_present_absent_or_unknown(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     devices = "".join(
         f"naa.6006016012345678c0ffee00{device}\n   Is Perennially Reserved: {reserved}\n"
-        # Its number as a LUN differs from the one in the mapping.
+        # Its LUN number differs from the one in the mapping.
         f"   Other UIDs: vml.02000900006006016012345678c0ffee00{device}524149442035\n"
         for device, reserved in (("99887766", "true"), ("aaaaaaaa", "false"))
     )
@@ -151,7 +159,9 @@ def test_raw_device_mappings_are_known_proved_absent_or_unknown(
     assert pipeline.rows(shown) == [("99887766", True, True), ("aaaaaaaa", False, False)]
 
 
-def test_every_sources_name_for_a_host_is_one(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_names_of_a_host_in_different_sources_are_joined(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     at = moment("2021-01-01 00:00")
     store(
         pipeline,
@@ -159,11 +169,11 @@ def test_every_sources_name_for_a_host_is_one(pipeline: Pipeline, tmp_path: Path
             line("esx35.lab.example", at, peer="203.0.113.35"),
             line("esx35", at + MINUTE),
             sample("ESX35", "naa.35a", at, 1.0),
-            # Two hosts of one first label: the short name may be either's.
+            # Two hosts have the same first label: the short name is ambiguous.
             line("esx36.lab.example", at),
             line("esx36.other.example", at),
             line("esx36", at),
-            # A relay speaks for many.
+            # A relay sends for many hosts.
             line("esx37", at, peer="203.0.113.99"),
             line("esx38", at, peer="203.0.113.99"),
         ],
@@ -176,7 +186,7 @@ def test_every_sources_name_for_a_host_is_one(pipeline: Pipeline, tmp_path: Path
     assert pipeline.rows("SELECT host FROM inventory WHERE device = 'naa.35a'") == [(full,)]
 
 
-def test_a_stun_finds_the_latency_of_the_lun_under_it(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_the_latency_of_a_stunned_vms_lun_is_found(pipeline: Pipeline, tmp_path: Path) -> None:
     host, at = "esx41.lab.example", moment("2021-02-01 02:00")
     made = [stun(host, "gold41", "sql41", at, 90.0), line(host, at, vm="sql41", datastore="gold41")]
     for minute in range(-30, 1):
@@ -184,7 +194,7 @@ def test_a_stun_finds_the_latency_of_the_lun_under_it(pipeline: Pipeline, tmp_pa
         is_stunned = minute >= -1
         made += [
             sample("esx41", "naa.41slow", now, 400.0 if is_stunned else 5.0),
-            # Busier, and not under the VM.
+            # Busier, but not below the VM.
             sample("esx41", "naa.41other", now, 900.0),
             sample("esx42", "naa.41slow", now, 350.0 if is_stunned else 5.0),
             sample("esx43", "naa.41slow", now, 6.0),
@@ -216,16 +226,10 @@ def test_hosts_that_each_have_a_datastore1_do_not_mix(pipeline: Pipeline, tmp_pa
     assert [row["scope"] for row in luns(pipeline, vm="vm53")] == ["none"]
 
 
-def test_log_lines_teach_it_until_esxcli_says_better(pipeline: Pipeline, tmp_path: Path) -> None:
-    host = "esx56.lab.example"
-    log = tmp_path / "logs" / host / "vobd.log"
-    log.parent.mkdir(parents=True)
-    log.write_text(
-        "2021-04-01T01:00:00.000Z: [scsiCorrelator] 8063581us:"
-        " [esx.problem.storage.redundancy.degraded] Path redundancy to storage device naa.56"
-        ' degraded. Path vmhba2:C0:T1:L4 is down. Affected datastores: "taught".\n'
-    )
-    pipeline.run("replay", tmp_path / "logs")
+def test_loaded_inventory_replaces_that_from_log_lines(
+    pipeline: Pipeline, replayed: Replayed, tmp_path: Path
+) -> None:
+    host = TEACHING_HOST
     shown = f"SELECT device, datastore, length(evidence) FROM inventory WHERE host = '{host}'"
     assert pipeline.rows(shown) == [("naa.56", "taught", 1)]
     at = moment("2021-05-01 02:00")
@@ -248,19 +252,21 @@ def test_a_change_of_a_lun_is_judged_by_its_vms(pipeline: Pipeline, tmp_path: Pa
             made.append(line("esx61", ended_at, vm=vm, datastore=datastore))
     store(pipeline, made)
 
+    words = ("before_and_after_change", "--param=at=2021-05-01", "--param=device=naa.61")
+
     def judged() -> tuple[str, str]:
-        words = ("--param=at=2021-05-01", "--param=device=naa.61")
-        done = pipeline.run("sql", "before_and_after_change", *words, "--format", "JSONEachRow")
+        done = pipeline.run("sql", *words, "--format", "JSONEachRow")
         rows = {row["measure"]: row for row in map(orjson.loads, done.stdout.splitlines())}
         row = rows["stun_duration_p99_s"]
         return row["verdict"], row["looked_at"]
 
-    assert judged() == ("no difference", "everything: inventory names no datastore")
+    # A LUN without known datastores is not judged.
+    assert "naa.61" in pipeline.run("sql", *words, code=2).stderr
     load(pipeline, extents(tmp_path, ("ds61", 61, "naa.61"), ("ds62", 62, "naa.62")), "esx61")
-    assert judged() == ("better", "the datastores concerned")
+    assert judged() == ("better", "affected datastores")
 
 
-def test_what_cannot_be_loaded_is_told(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_loaded_is_reported(pipeline: Pipeline, tmp_path: Path) -> None:
     none = INPUTS["text_that_is_none_of_them"]
     good = extents(tmp_path, ("gold71", 71, "naa.71"))
     done = pipeline.run("inventory", "load", none, good, "--host", "esx71", code=1)
@@ -268,13 +274,13 @@ def test_what_cannot_be_loaded_is_told(pipeline: Pipeline, tmp_path: Path) -> No
     assert pipeline.one("SELECT count() FROM inventory WHERE host = 'esx71'") == 1
     for words, told in (
         ((good,), "--host"),
-        ((none,), "no inventory"),
+        ((none,), "No inventory"),
         ((tmp_path / "missing",), "no such file"),
         ((good, "--host", "esx71", "--at", "2999-01-01"), "future"),
-        ((good, "--host", "esx71", "--at", "soon"), "no time"),
+        ((good, "--host", "esx71", "--at", "soon"), "is not a time"),
     ):
         done = pipeline.run("inventory", "load", *words, code=2)
-        # A sentence with a long path in it is broken into lines.
+        # A sentence with a long path is wrapped.
         assert told in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
 
@@ -282,6 +288,7 @@ def test_what_cannot_be_loaded_is_told(pipeline: Pipeline, tmp_path: Path) -> No
 def test_an_item_without_a_time_is_rejected_and_blocks_nothing(pipeline: Pipeline) -> None:
     item = {
         "event_id": "7a3f4c1e-5b0d-5c7e-9a61-2d3e4f5a6b70",
+        "detector": "inventory",
         "revision": 1,
         "is_deleted": 0,
         "run_id": "made",
@@ -298,15 +305,14 @@ def test_an_item_without_a_time_is_rejected_and_blocks_nothing(pipeline: Pipelin
     )
     pipeline.wait_for("SELECT count() FROM inventory WHERE host = 'esx81'", 1)
     pipeline.wait_for(
-        "SELECT count() FROM rejected_lines WHERE reason = 'not an event: observed_at is no time'",
+        "SELECT count() FROM rejected_lines"
+        " WHERE reason = 'not an event: observed_at is not a UTC time'",
         1,
     )
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_every_case_can_be_loaded_or_is_refused_in_a_sentence(
-    pipeline: Pipeline, name: str
-) -> None:
+def test_every_case_is_loaded_or_rejected_with_one_sentence(pipeline: Pipeline, name: str) -> None:
     is_none = name == "text_that_is_none_of_them"
     done = pipeline.run(
         "inventory", "load", INPUTS[name], "--host", "esx91", code=2 if is_none else 0

@@ -1,4 +1,4 @@
-"""Records on the raw topics become rows while they arrive."""
+"""Records on the raw topics become rows as they arrive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from ingest.records import LineRecords, Origin, Record, generation_of
-from tests.end_to_end.conftest import Pipeline
+from stunwatch.ingest.records import LineRecords, Origin, Record, generation_of
+from tests.pipeline import Pipeline
 
 
 def vmware_log(vm: str) -> LineRecords:
@@ -26,7 +26,7 @@ def vmware_log(vm: str) -> LineRecords:
 
 
 _ENDS: dict[str | None, int] = {}
-"""How far each VM's log is written, in bytes: a tailed file has no gaps."""
+"""The written bytes of each VM's log: a tailed file has no gaps."""
 
 
 def live(maker: LineRecords, message: str, moment: datetime) -> Record:
@@ -39,7 +39,7 @@ def live(maker: LineRecords, message: str, moment: datetime) -> Record:
     return record
 
 
-def test_a_live_stun_and_its_second_line(pipeline: Pipeline) -> None:
+def test_a_live_stun_with_its_second_line_is_one_row(pipeline: Pipeline) -> None:
     maker, now = vmware_log("live01"), datetime.now(UTC)
     pipeline.ship("esxi.vmware_log", live(maker, "Checkpoint_Unstun: vm stopped for 48211 us", now))
     pipeline.wait_for("SELECT count() FROM stuns WHERE vm = 'live01'", 1)
@@ -49,7 +49,7 @@ def test_a_live_stun_and_its_second_line(pipeline: Pipeline) -> None:
     assert pipeline.one("SELECT count() FROM stuns WHERE vm = 'live01'") == 1
 
 
-def test_a_stun_that_only_the_modes_tell_comes_by_silence(pipeline: Pipeline) -> None:
+def test_a_stun_from_mode_changes_is_written_after_a_pause(pipeline: Pipeline) -> None:
     maker, now = vmware_log("live02"), datetime.now(UTC)
     for after_ms, message in (
         (0, "CPT current = 1, requesting 2"),
@@ -61,7 +61,7 @@ def test_a_stun_that_only_the_modes_tell_comes_by_silence(pipeline: Pipeline) ->
     assert pipeline.one("SELECT duration_us FROM stuns WHERE vm = 'live02'") == 900_000
 
 
-def test_what_breaks_its_schema_blocks_nothing(pipeline: Pipeline) -> None:
+def test_a_message_that_violates_its_schema_blocks_nothing(pipeline: Pipeline) -> None:
     record = live(vmware_log("live03"), "PowerOn", datetime.now(UTC))
     no_time = {name: value for name, value in record.items() if name != "event_time"}
     pipeline.produce(
@@ -84,16 +84,16 @@ def test_what_breaks_its_schema_blocks_nothing(pipeline: Pipeline) -> None:
         )
     }
     assert reasons == {
-        "it is no JSON object",
-        "offset is no whole number",
-        "event_time is no UTC time",
+        "not a JSON object",
+        "offset is not an integer",
+        "event_time is not a UTC time",
         "source is neither syslog nor vmware_log",
     }
 
 
 def test_an_investigation_runs_by_its_name(pipeline: Pipeline) -> None:
-    # tests/investigations asks all of them.
-    pipeline.run("sql", "longest_stuns", "--param=vm=nobody", "--format", "JSONEachRow")
+    # tests/investigations runs all of them.
+    pipeline.run("sql", "longest_stuns", "--param=most=1", "--format", "JSONEachRow")
 
 
 def test_sql_prints_rows_and_nothing_else(pipeline: Pipeline) -> None:
@@ -102,7 +102,7 @@ def test_sql_prints_rows_and_nothing_else(pipeline: Pipeline) -> None:
     assert not done.stderr
 
 
-def test_what_is_wrong_with_a_query_is_one_sentence(pipeline: Pipeline) -> None:
+def test_an_invalid_query_is_reported_in_one_sentence(pipeline: Pipeline) -> None:
     for words in (["SELECT nothing_such FROM stuns"], ["no_such_investigation"]):
         done = pipeline.run("sql", *words, code=2)
         assert not done.stdout
@@ -128,7 +128,7 @@ def test_watch_shows_an_event(pipeline: Pipeline) -> None:
     try:
         deadline = time.monotonic() + 30
         number = 0
-        # The watcher's group needs a moment to join: what came before it is not shown.
+        # The consumer group needs time to join: earlier messages are not shown.
         while watching.poll() is None and time.monotonic() < deadline:
             number += 1
             maker, now = vmware_log(f"watched{number}"), datetime.now(UTC)

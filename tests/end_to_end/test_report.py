@@ -1,4 +1,4 @@
-"""A report of made incidents: every number from the database, every query to be pasted."""
+"""A report of made-up incidents: numbers from the database, and queries ready to paste."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from detectors.events import event_id
+from stunwatch.detectors.events import event_id
 from tests.alerts.made_incidents import incident
-from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import MINUTE, conflict, moment, stamp, store, stun
+from tests.pipeline import Pipeline
 
-# The pipeline makes its rows up: no line tells them.
+# The rows of this pipeline are made up, without log lines.
 pytestmark = pytest.mark.made_up
 
 EVENING = moment("2013-05-14 21:00:00")
@@ -94,7 +94,7 @@ def episode(host: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def evening(pipeline: Pipeline) -> dict[str, Any]:
-    """An incident with its events, stored; its event."""
+    """Store an incident with its events; return its event."""
     stuns = [
         stun("esx31", "ds-31", BAD_VM if number % 9 == 0 else f"app{number % 9}", at, seconds)
         for number in range(200)
@@ -126,7 +126,7 @@ def evening(pipeline: Pipeline) -> dict[str, Any]:
         worst_stun_us=max(each["duration_us"] for each in stuns),
         conflict_count=1,
         peak_davg_ms=812.5,
-        missing=["No inventory says which device carries ds-31."],
+        missing=["No inventory shows the LUN of ds-31."],
         evidence_ids=[each["event_id"] for each in [*stuns, *conflicts, *paths, episode("esx31")]],
     )
     pipeline.produce("events.incident", orjson.dumps(told), key=told["event_id"])
@@ -138,7 +138,7 @@ def evening(pipeline: Pipeline) -> dict[str, Any]:
     return told
 
 
-def test_a_page_holds_the_numbers_and_nothing_that_runs(
+def test_a_page_contains_the_numbers_and_no_scripts(
     pipeline: Pipeline, evening: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "report.html"
@@ -152,18 +152,18 @@ def test_a_page_holds_the_numbers_and_nothing_that_runs(
     assert html.escape(BAD_VM) in page
     for said in (
         evening["verdict"],
-        "No inventory says which device carries ds-31.",
+        "No inventory shows the LUN of ds-31.",
         "59.750 s",
         "200",
         "812.5 ms",
         "path dead (1)",
-        "Sync CR,",
+        "retries left",
         "1 of 4",
     ):
         assert said in page, said
     assert "quiet01" not in page
-    assert "written with" not in page
-    # Nothing is loaded: no address but names of XML's own.
+    assert "in the verdict;" not in page
+    # No external resource is loaded: the only URLs are XML namespaces.
     assert not re.findall(r"(?:src|href)=\"(?!#)", page)
 
 
@@ -180,7 +180,7 @@ def test_every_query_of_the_page_can_be_pasted_into_a_shell(
     for each in queries:
         command, *words = shlex.split(each)
         assert command == "stunwatch"
-        # An interactive bash leaves `!=` alone, too.
+        # An interactive bash leaves `!=` unchanged, too.
         assert not re.search(r"[$`\\]|!(?!=)", words[1])
         assert pipeline.run(*words).returncode == 0
     [stuns] = [each for each in queries if "stunned_vms" in each]
@@ -188,7 +188,7 @@ def test_every_query_of_the_page_can_be_pasted_into_a_shell(
     assert shown.startswith("200,9,59750000,")
 
 
-def test_an_id_that_is_unknown_or_no_id_is_one_sentence(
+def test_an_unknown_or_invalid_id_is_reported_in_one_sentence(
     pipeline: Pipeline, evening: dict[str, Any], tmp_path: Path
 ) -> None:
     for wanted in ("ffffffff-0000", "x'; --"):
@@ -203,10 +203,9 @@ def test_an_id_that_is_unknown_or_no_id_is_one_sentence(
     pipeline.wait_for(
         "SELECT count() FROM incidents WHERE startsWith(toString(incident_id), '0badcafe')", 2
     )
-    assert (
-        "Several incidents begin with 0badcafe" in pipeline.run("report", "0badcafe", code=2).stderr
-    )
+    done = pipeline.run("report", "0badcafe", code=2)
+    assert "2 incidents have an id that begins with 0badcafe" in done.stderr
     missing = tmp_path / "no" / "folder.html"
     done = pipeline.run("report", evening["event_id"], "--out", missing, code=2)
-    assert "cannot be written" in done.stderr
-    assert "no time zone" in pipeline.run("report", "0badcafe", "--zone", "Mars", code=2).stderr
+    assert "Cannot write" in done.stderr
+    assert "not a time zone" in pipeline.run("report", "0badcafe", "--zone", "Mars", code=2).stderr

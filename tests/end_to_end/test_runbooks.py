@@ -1,4 +1,4 @@
-"""The commands of docs/runbooks, taken from the pages and run while lines come in: none is lost."""
+"""The commands of docs/runbooks, run from the pages while lines arrive: no line is lost."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from textwrap import dedent
 
 import pytest
 
-from ingest.records import LineRecords, Origin, Record, generation_of
+from stunwatch.ingest.records import LineRecords, Origin, Record, generation_of
 from stunwatch.settings import ROOT, load_settings
-from tests.end_to_end.conftest import Pipeline, settings_in
 from tests.end_to_end.test_faults import kill
+from tests.pipeline import Pipeline, settings_in
 
-pytestmark = [pytest.mark.runbooks, pytest.mark.timeout(590)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(590)]
 
 VMS = [f"busy{number:02}" for number in range(20)]
 STUN_US = 5000
 ANSWERED_S = 90
-"""A line is stored, and its stun told, so soon after an upgrade or a restore."""
+"""A line is stored, and its stun found, within this time after an upgrade or a restore."""
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a runbook, in order."""
+    """Return the fenced code blocks of a runbook, in order."""
     text = (ROOT / "docs/runbooks" / f"{page}.md").read_text()
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     return [dedent(block) for _, block in found]
 
 
 def commands(page: str) -> list[str]:
-    """Each console block of a runbook, as the commands to run."""
+    """Return the commands of each console block of a runbook."""
     return [
         "\n".join(line.removeprefix("$ ") for line in block.splitlines())
         for block in blocks(page, "console")
@@ -47,21 +47,20 @@ def commands(page: str) -> list[str]:
 
 @dataclass
 class Checkout(Pipeline):
-    """A pipeline that runs from a checkout of its own, which a test may change."""
+    """A pipeline that runs from a separate checkout, which a test may change."""
 
     folder: Path = Path()
 
     @property
     def environment(self) -> dict[str, str]:
-        roots = (self.folder, self.folder / "flink-jobs", self.folder / "infra")
         programs = Path(sys.executable).parent
         return super().environment | {
-            "PYTHONPATH": ":".join(map(str, roots)),
+            "PYTHONPATH": str(self.folder),
             "PATH": f"{programs}:{os.environ['PATH']}",
         }
 
     def run_block(self, block: str, code: int = 0, **environment: str) -> str:
-        """Run a block of a runbook in the checkout; return what it said."""
+        """Run a block of a runbook in the checkout; return its output."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
             cwd=self.folder,
@@ -79,14 +78,14 @@ class Checkout(Pipeline):
         subprocess.run(["git", *name, *words], cwd=self.folder, check=True, capture_output=True)
 
     def commit(self, name: str) -> None:
-        """Make what the checkout is now a version."""
+        """Commit the current state of the checkout as a version."""
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", name)
         self.git("tag", name)
 
 
 class Log:
-    """A VM's vmware.log as a collector ships it, without a gap."""
+    """A VM's vmware.log as a collector ships it, without gaps."""
 
     def __init__(self, vm: str) -> None:
         origin = Origin(
@@ -147,7 +146,7 @@ class Traffic(threading.Thread):
         self._goes.set()
 
     def pause(self) -> None:
-        """Return when nothing is being shipped."""
+        """Return when nothing is in flight."""
         self._goes.clear()
         self._is_idle.clear()
         assert self._is_idle.wait(120)
@@ -186,7 +185,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 @pytest.fixture
 def traffic(checkout: Checkout, request: pytest.FixtureRequest) -> Iterator[Traffic]:
-    """One for all tests: its VMs' logs go on."""
+    """Shared by all tests: the logs of its VMs continue."""
     found: Traffic | None = getattr(request.module, "_traffic", None)
     if found is None:
         found = Traffic(checkout)
@@ -198,7 +197,7 @@ def traffic(checkout: Checkout, request: pytest.FixtureRequest) -> Iterator[Traf
 
 
 def nothing_is_lost(pipeline: Pipeline, traffic: Traffic) -> None:
-    """Every line that was sent is one row, every stun in them one stun, and the audit agrees."""
+    """Check that every sent line is one row and every stun one event, and that the audit agrees."""
     traffic.pause()
     of_traffic = "WHERE startsWith(vm, 'busy')"
     pipeline.wait_for(f"SELECT count() FROM log_lines {of_traffic}", traffic.lines, ANSWERED_S)
@@ -207,7 +206,7 @@ def nothing_is_lost(pipeline: Pipeline, traffic: Traffic) -> None:
 
 
 def stuns_say(pipeline: Pipeline, detail: str) -> None:
-    """Wait until a new stun carries what only one version says."""
+    """Wait for a new stun with a detail that only one version writes."""
     begin = datetime.now(UTC)
     pipeline.wait_for(
         f"SELECT countIf(cause_detail = '{detail}') > 0 FROM stuns"
@@ -217,7 +216,7 @@ def stuns_say(pipeline: Pipeline, detail: str) -> None:
     )
 
 
-def test_the_job_is_upgraded_and_goes_back(checkout: Checkout, traffic: Traffic) -> None:
+def test_the_job_is_upgraded_and_rolled_back(checkout: Checkout, traffic: Traffic) -> None:
     tracker = checkout.folder / "flink-jobs/detectors/stuns/tracker.py"
     text = tracker.read_text()
     changed = text.replace("cause_detail=told.cause_detail", "cause_detail='told by the new one'")
@@ -239,25 +238,25 @@ def test_the_job_is_upgraded_and_goes_back(checkout: Checkout, traffic: Traffic)
     checkout.ship("esxi.vmware_log", half.line("CPT current = 2, requesting 6", later))
     stuns_say(checkout, "told by the new one")
     checkout.run_block(audit)
-    # It began in the state of one version and ended in the other.
+    # The stun started in the state of one version and ended in the other.
     checkout.wait_for(
         "SELECT sum(duration_us) FROM stuns WHERE vm = 'halfway'", 1_500_000, ANSWERED_S
     )
 
     checkout.run_block(take, NEW="broken")
     said = checkout.run_block(upgrade, code=2)
-    assert "the one before it goes on" in said
+    assert "The old version continues" in said
     stuns_say(checkout, "told by the new one")
 
     (checkout.settings.home / "version_before").write_text("old")
     checkout.run_block(back)
     stuns_say(checkout, "")
-    savepoints = list((checkout.settings.home / "flink/savepoints").glob("savepoint-*/_metadata"))
+    savepoints = list((checkout.settings.home / "flink/savepoints").glob("*/savepoint-*/_metadata"))
     assert len(savepoints) == 3
     nothing_is_lost(checkout, traffic)
 
 
-def test_a_lost_clickhouse_is_restored(
+def test_a_lost_clickhouse_database_is_restored(
     checkout: Checkout, traffic: Traffic, tmp_path: Path
 ) -> None:
     backup, down, aside, up, restore, audit = commands("backup-and-restore")
@@ -279,19 +278,20 @@ def test_a_lost_clickhouse_is_restored(
     assert checkout.one("SELECT title FROM changes") == "before the loss"
     nothing_is_lost(checkout, traffic)
     traffic.go()
-    # Restored into what is there, nothing changes.
+    # Restoring over existing data changes nothing.
     checkout.run_block(restore, **folder)
     nothing_is_lost(checkout, traffic)
 
 
-def test_a_column_is_added(checkout: Checkout, traffic: Traffic) -> None:
+def test_the_commands_that_add_a_column_work(checkout: Checkout, traffic: Traffic) -> None:
     before = checkout.one("SELECT count() FROM stuns")
-    for block in blocks("add-a-column", "diff"):
+    for block in blocks("../add-a-column", "diff"):
         patch = checkout.folder / "column.patch"
         patch.write_text(block)
         checkout.git("apply", patch.name)
         patch.unlink()
-    upgrade, shown = commands("add-a-column")
+    generate, upgrade, shown = commands("../add-a-column")
+    checkout.run_block(generate)
     checkout.run_block(upgrade)
     checkout.wait_for("SELECT countIf(measured_lines = 1) > 0 FROM stuns", True, ANSWERED_S)
     checkout.run_block(shown)
@@ -302,5 +302,5 @@ def test_a_column_is_added(checkout: Checkout, traffic: Traffic) -> None:
 @pytest.mark.parametrize("page", ["disk-full", "lag", "silent-source"])
 def test_the_commands_of_a_runbook_run(checkout: Checkout, page: str) -> None:
     for block in commands(page):
-        if "stunwatch upgrade" not in block:  # run above
+        if "stunwatch upgrade" not in block:  # tested above
             checkout.run_block(block)

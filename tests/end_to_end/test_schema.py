@@ -1,4 +1,4 @@
-"""`sql/` is applied to a database that has data, again and again, and when it has changed."""
+"""`sql/` is applied to a database with data: unchanged, again, and after changes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pytest
 
 from stunwatch import schema
 from stunwatch.clickhouse import as_user
-from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.test_live import live, vmware_log
+from tests.pipeline import Pipeline
 
 
-def test_what_did_not_change_is_not_touched(pipeline: Pipeline) -> None:
+def test_an_unchanged_schema_is_not_applied_again(pipeline: Pipeline) -> None:
     assert schema.apply(as_user(pipeline.settings, "admin")) == []
 
 
-def test_a_new_column_comes_to_a_table_that_keeps_its_rows(
+@pytest.mark.slow
+def test_a_new_column_is_added_to_a_table_that_keeps_its_rows(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = as_user(pipeline.settings, "admin")
@@ -41,7 +42,8 @@ def test_a_new_column_comes_to_a_table_that_keeps_its_rows(
     assert pipeline.rows("SELECT DISTINCT shard FROM log_lines_stored") == [(7,)]
     assert pipeline.one("SELECT count() FROM log_lines") == before
 
-    # Back to what the repository says; the pipes are made anew and go on where they were.
+    # Back to the definitions of the repository; the queues are recreated and continue at their
+    # offsets.
     reader = changed / "readers/records_reader.sql"
     reader.write_text(reader.read_text() + "\n-- changed\n")
     with monkeypatch.context() as patch:

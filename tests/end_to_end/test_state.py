@@ -1,4 +1,4 @@
-"""Keyed state is bounded: owners that went quiet leave nothing behind."""
+"""Keyed state is bounded: log keys without recent lines leave no state."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import orjson
 import pytest
 
 from stunwatch.access import ADMIN, kafka_access
-from stunwatch.runtime import flink
-from stunwatch.runtime.live import live_jobs
+from stunwatch.local import flink
+from stunwatch.local.live import live_jobs
 from stunwatch.shipping import Shipper
-from tests.end_to_end.conftest import Pipeline
+from tests.pipeline import Pipeline
 
 OWNERS = 20_000
 ROUNDS = 3
@@ -27,13 +27,13 @@ QUIET = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Size:
-    """What the live job holds, in bytes."""
+    """The size of the live job's state and memory, in bytes."""
 
     state: int
     heap: int
-    """Of the TaskManager, after a full collection."""
+    """Heap of the TaskManager, after a full collection."""
     workers: int
-    """Resident, of its Python workers."""
+    """Resident memory of its Python workers."""
 
 
 def record(number: int, at: datetime, kind: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def ship(pipeline: Pipeline, records: Iterator[dict[str, Any]]) -> None:
 
 
 def size(pipeline: Pipeline) -> Size:
-    """After a checkpoint that began now or later."""
+    """Return the sizes after a checkpoint that started after the call."""
     settings = pipeline.settings
     [job] = live_jobs(settings)
     asked_ms = time.time() * 1000
@@ -93,8 +93,8 @@ def jcmd(pid: int, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_owners_that_went_quiet_leave_nothing(pipelines: Callable[..., Pipeline]) -> None:
+@pytest.mark.release
+def test_log_keys_without_recent_lines_leave_no_state(pipelines: Callable[..., Pipeline]) -> None:
     pipeline = pipelines()
     pipeline.run("up")
     now = datetime.now(UTC)
@@ -106,7 +106,7 @@ def test_owners_that_went_quiet_leave_nothing(pipelines: Callable[..., Pipeline]
         pipeline.wait_for("SELECT count() FROM stuns", first + OWNERS, seconds=180)
         sizes.append(size(pipeline))
         ship(pipeline, (record(number, now + QUIET, "progress") for number in numbers))
-        # Offsets and the readers' own state come and go by some ten kilobytes.
+        # Offsets and the sources' own state vary by about ten kilobytes.
         most = sizes[0].state + (sizes[1].state - sizes[0].state) // 50
         deadline = time.monotonic() + 60
         while (after := size(pipeline)).state >= most:
@@ -115,6 +115,6 @@ def test_owners_that_went_quiet_leave_nothing(pipelines: Callable[..., Pipeline]
     print(*sizes, sep="\n")
     empty, grown, quiet = sizes[0], sizes[1::2], sizes[2::2]
     assert all(each.state > empty.state + OWNERS * 400 for each in grown)
-    # Not the first round's: it loads classes, compiles and fills caches of a fixed size.
+    # Not the first round: it loads classes, compiles and fills caches of a fixed size.
     assert quiet[-1].heap < quiet[0].heap * 1.1
     assert quiet[-1].workers < quiet[0].workers * 1.1

@@ -1,4 +1,4 @@
-"""The live view over a real pipeline, one frame of it."""
+"""One frame of the live view over a real pipeline."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import orjson
 import pytest
 
 from tests.alerts.made_incidents import incident
-from tests.end_to_end.conftest import Pipeline
 from tests.end_to_end.made import DAY, stamp, store, stun
+from tests.pipeline import Pipeline
 
-# The pipeline makes its rows up: no line tells them.
+# The rows of this pipeline are made up, without log lines.
 pytestmark = pytest.mark.made_up
 
 
 def test_one_frame_shows_incidents_events_and_lag(pipeline: Pipeline) -> None:
     now = datetime.now(UTC)
-    # Later than all that earlier tests left open, so that it stands above them.
+    # Later than incidents that other tests left open, so that it is listed first.
     told = incident(f"watched {uuid4()}", run_id="made", opened_at=stamp(now + DAY))
     pipeline.produce("events.incident", orjson.dumps(told), key=told["event_id"])
     pipeline.wait_for(f"SELECT count() FROM incidents WHERE incident_id = '{told['event_id']}'", 1)
@@ -34,6 +34,6 @@ def test_one_frame_shows_incidents_events_and_lag(pipeline: Pipeline) -> None:
         "clickhouse-events",
     ):
         assert said in text, text
-    for said in ("not known", "does not answer", "Exception"):
+    for said in ("No data", "does not answer", "Exception"):
         assert said not in text
     assert "ds-41/watched41" not in pipeline.run("watch", "--once").stdout

@@ -1,4 +1,4 @@
-"""README's "Your own host", step by step with the real Fluent Bit; the host is played."""
+"""The steps of "Your own host" in README, with a real Fluent Bit and a simulated host."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from stunwatch.local.trial import free_ports
 from tests.documentation.written import ROOT, Written, written
-from tests.end_to_end.conftest import STUNWATCH, Pipeline, free_ports
 from tests.end_to_end.made import stamp
+from tests.pipeline import STUNWATCH, Pipeline
 
 pytestmark = pytest.mark.skipif(
     shutil.which("fluent-bit") is None, reason="There is no fluent-bit on the PATH."
@@ -29,31 +30,33 @@ VM = "myvm"
 
 
 def steps() -> list[Written]:
-    """The commands of the section, in their order."""
+    """Return the commands of the section, in order."""
     section = README.read_text().partition("\n## Your own host\n")[2].partition("\n## ")[0]
     return [each for each in written(README) if each.kind != "quoted" and each.line in section]
 
 
 @contextmanager
 def fluent_bit(pipeline: Pipeline, home: Path) -> Iterator[int]:
-    """Start it as the README says, on a free port; yield the port."""
-    [step] = [each for each in steps() if each.words[0] == "fluent-bit"]
-    assert dict(step.environment)["STUNWATCH_SYSLOG_TCP_PORT"] == "1514"
-    names = ("UDP_PORT", "TCP_PORT", "COUNTED_PORT")
+    """Start Fluent Bit and the receiver with README's commands on a free port; yield the port."""
+    [shipper] = [each for each in steps() if each.words[0] == "fluent-bit"]
+    [receiver] = [each for each in steps() if each.words == ("stunwatch", "receive")]
+    assert dict(receiver.environment)["STUNWATCH_SYSLOG_TCP_PORT"] == "1514"
+    names = ("UDP_PORT", "TCP_PORT", "COUNTED_PORT", "LINES_PORT")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    process = subprocess.Popen(
-        step.words,
-        cwd=ROOT,
-        env=os.environ
-        | dict(step.environment)
+    environment = (
+        os.environ
+        | dict(receiver.environment)
         | {f"STUNWATCH_SYSLOG_{name}": str(port) for name, port in ports.items()}
         | pipeline.for_fluent_bit
         | {
             "STUNWATCH_HOME": str(home),
             "STUNWATCH_VMWARE_LOG_PATH": str(home / "vmfs/volumes/*/*/vmware*.log"),
-        },
-        stdout=(home / "fluent-bit.log").open("wb"),
-        stderr=subprocess.STDOUT,
+        }
+    )
+    log = (home / "fluent-bit.log").open("wb")
+    process = subprocess.Popen(shipper.words, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    beside = subprocess.Popen(
+        [STUNWATCH, *receiver.words[1:]], cwd=ROOT, env=environment, stdout=log, stderr=log
     )
     try:
         deadline = time.monotonic() + 30
@@ -66,8 +69,9 @@ def fluent_bit(pipeline: Pipeline, home: Path) -> Iterator[int]:
             time.sleep(0.1)
         yield ports["TCP_PORT"]
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+        for each in (beside, process):
+            each.send_signal(signal.SIGTERM)
+            each.wait(timeout=60)
 
 
 def run(pipeline: Pipeline, step: Written) -> str:
@@ -81,21 +85,21 @@ def run(pipeline: Pipeline, step: Written) -> str:
     return done.stdout
 
 
-def test_from_the_readme_to_the_first_stun(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_the_steps_of_the_readme_lead_to_the_first_stun(pipeline: Pipeline, tmp_path: Path) -> None:
     asked = [each for each in steps() if each.words[:2] == ("stunwatch", "sql")]
     lines = next(each for each in asked if "FROM log_lines" in each.line)
     stuns = next(each for each in asked if "longest_stuns" in each.line)
     with fluent_bit(pipeline, tmp_path) as port:
         now = datetime.now(UTC)
         says = [
-            # `esxcli system syslog mark`, then the VM's log by syslog.
+            # A host's line, then a VM's log line sent by syslog.
             f"<14>{stamp(now)[:-4]}Z {HOST} mark: hello stunwatch",
             f"<14>{stamp(now)[:-4]}Z {HOST} {VM}[2104567]: In(05) vcpu-0 -"
             " Checkpoint_Unstun: vm stopped for 91919 us",
         ]
         with socket.create_connection(("127.0.0.1", port)) as host:
             host.sendall("".join(f"{each}\n" for each in says).encode())
-        # A VM's log on a datastore that the collector sees.
+        # A VM's log on a mounted datastore.
         log = tmp_path / "vmfs/volumes/ds-own/web91/vmware.log"
         log.parent.mkdir(parents=True)
         later = now + timedelta(seconds=1)

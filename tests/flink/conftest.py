@@ -1,4 +1,4 @@
-"""Mini-clusters run inside the test's own process."""
+"""Restore the environment around mini-clusters inside the test's own process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def environment_as_before() -> Iterator[None]:
-    """PyFlink marks the environment, and what inherits the mark can submit no job."""
+    """PyFlink sets environment variables; a process that inherits them cannot submit a job."""
     before = dict(os.environ)
     yield
     os.environ.clear()

@@ -1,4 +1,4 @@
-"""Evenings give the same incidents on a Flink mini-cluster, live and in history."""
+"""Cases give the same incidents on a Flink mini-cluster, in live and history mode."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from pyflink.common import Configuration, Row
 from pyflink.datastream import StreamExecutionEnvironment
 
-from engine.correlating import FLEET, FLEET_TYPE, HISTORY_EVERY_US
-from engine.tracking import EVENT_TYPE
-from jobs.correlate import About, history_incidents, live_incidents
-from tests.incidents.evening import (
+from stunwatch.engine.correlating import FLEET, FLEET_TYPE
+from stunwatch.engine.history import HISTORY_EVERY_US
+from stunwatch.engine.tracking import EVENT_TYPE
+from stunwatch.jobs.correlate import About, history_incidents, live_incidents
+from tests.incidents.scenario import (
     CASES,
     Fed,
     events,
@@ -24,7 +25,9 @@ from tests.incidents.evening import (
     until_us,
 )
 
-EVENINGS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
+pytestmark = pytest.mark.integration
+
+SCENARIOS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
 
 
 SAMPLES = Path("schemas/samples")
@@ -57,7 +60,7 @@ BROKEN = [
         ),
     )
 ]
-"""Anybody may write to a topic; what breaks its schema must not stop what comes after it."""
+"""Anyone may write to a topic: an event that violates its schema must not stop later ones."""
 
 
 def environment(mode: str) -> StreamExecutionEnvironment:
@@ -80,8 +83,9 @@ def final(rows: list[Row]) -> dict[str, dict[str, Any]]:
     return {name: row for name, row in best.items() if not row["is_deleted"]}
 
 
-@pytest.mark.parametrize("name", EVENINGS)
-def test_history(name: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_history_gives_the_expected_incidents(name: str) -> None:
     case = load(Path(CASES / f"{name}.yaml"))
     fed = events(case)
     env = environment("BATCH")
@@ -94,7 +98,7 @@ def test_history(name: str) -> None:
     }
 
 
-def test_live_tells_the_same_incidents() -> None:
+def test_live_gives_the_same_incidents() -> None:
     case = load(CASES / "array_beside_a_storm.yaml")
     fed = sorted(events(case), key=known_us)
     env = environment("STREAMING")

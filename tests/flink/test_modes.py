@@ -1,4 +1,4 @@
-"""Every case gives the same rows on a Flink mini-cluster: live, on history, at any parallelism."""
+"""Every case gives the same rows on a Flink mini-cluster: live, history, and any parallelism."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from pyflink.common import Configuration, Row
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
-from detectors.catalogue import detector, detectors
-from engine.tracking import KEYED_TYPE, RECORD_TYPE, to_record_row
-from jobs.detect import track_history, track_live
+from stunwatch.detectors.catalogue import detectors
+from stunwatch.engine.tracking import KEYED_TYPE, RECORD_TYPE, to_record_row
+from stunwatch.jobs.detect import track_history, track_live
 from tests.detectors.cases import (
     Event,
     Record,
@@ -25,14 +25,16 @@ from tests.detectors.cases import (
     records_of,
 )
 
-MIGRATIONS = "migrations"
-"""Told by the logs of several owners: their rows are found by the migration, not by the case."""
+pytestmark = pytest.mark.integration
+
+JOINS = "joins"
+"""Joins need several logs: their rows belong to a migration or an operation, not to a case."""
 
 
 def candidates() -> Iterator[Row]:
-    """All lines of all cases, each case an owner of its own, with a progress record at its end.
+    """Yield the lines of all cases, each with its own log key and a progress record at the end.
 
-    The lines of a join are of several owners.
+    The lines of a join have several log keys.
     """
     for each in detectors():
         for case in cases_of(each):
@@ -53,25 +55,27 @@ def expected() -> dict[str, str]:
     goldens = {
         f"{each.name}/{case.name}": (case / "expected.jsonl").read_text()
         for each in detectors()
-        if each.name != MIGRATIONS
+        if each.owner in ("vm", "host")
         for case in cases_of(each)
     }
-    folder = detector(MIGRATIONS).folder
     rows = [
         orjson.loads(line)
-        for golden in folder.glob("*/*/expected.jsonl")
+        for each in detectors()
+        if each.owner not in ("vm", "host")
+        for golden in each.folder.glob("*/*/expected.jsonl")
         for line in golden.read_text().splitlines()
     ]
     rows.sort(key=lambda row: (row["started_at"], row["event_id"]))
-    return {**goldens, MIGRATIONS: golden_lines(rows)}
+    return {**goldens, JOINS: golden_lines(rows)}
 
 
 def case_of(event: Event, owner: str) -> str:
-    """The case that an event belongs to; empty where it only shares its lines."""
-    is_of_a_join = event["detector"] == "stuns" and owner.endswith("/vm")
-    if event["detector"] == MIGRATIONS or is_of_a_join:
-        return MIGRATIONS
-    return owner if owner.startswith(f"{event['detector']}/") else ""
+    """Return the case that an event belongs to; empty if it only shares its lines."""
+    is_of_a_case = owner.startswith(f"{event['detector']}/")
+    if event["detector"] in ("migrations", "stuns") and not is_of_a_case:
+        is_of_another_case = "/" in owner and not owner.endswith("/vm")
+        return "" if is_of_another_case and event["detector"] == "stuns" else JOINS
+    return owner if is_of_a_case else ""
 
 
 def found(events: DataStream, names: list[str]) -> dict[str, str]:
@@ -84,9 +88,15 @@ def found(events: DataStream, names: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "parallelism"), [("STREAMING", 1), ("STREAMING", 4), ("BATCH", 1), ("BATCH", 4)]
+    ("mode", "parallelism"),
+    [
+        ("STREAMING", 1),
+        pytest.param("BATCH", 1, marks=pytest.mark.slow),
+        pytest.param("STREAMING", 4, marks=pytest.mark.slow),
+        pytest.param("BATCH", 4, marks=pytest.mark.slow),
+    ],
 )
-def test_every_case_on_a_mini_cluster(mode: str, parallelism: int) -> None:
+def test_every_case_gives_its_rows_on_a_mini_cluster(mode: str, parallelism: int) -> None:
     configuration = Configuration()
     configuration.set_string("execution.runtime-mode", mode)
     configuration.set_string("python.executable", sys.executable)

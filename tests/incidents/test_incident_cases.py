@@ -1,4 +1,4 @@
-"""Incidents from evenings written as data, and that neither order nor pace matters."""
+"""Incidents from cases; neither the order of events nor the pace changes the result."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ import jsonschema
 import orjson
 import pytest
 
-from engine.correlating import HISTORY_EVERY_US, LIVE_EVERY_US
-from incidents.correlator import Incident, superseded
-from tests.incidents.evening import CASES, cases, events, final_rows, known_us, load
+from stunwatch.engine.correlating import LIVE_EVERY_US
+from stunwatch.engine.history import HISTORY_EVERY_US
+from stunwatch.incidents.correlator import Incident, superseded
+from tests.incidents.scenario import CASES, cases, events, final_rows, known_us, load
 
 SCHEMA = orjson.loads(Path("schemas/incident.v1.schema.json").read_bytes())
 
 
 def told(row: Incident, expected: dict[str, Any]) -> dict[str, Any]:
-    """The fields that a case names; of next steps whether each word is in one of them."""
+    """Return the fields that a case expects.
+
+    Of next steps, this is whether any step, or the first one, has the expected words.
+    """
     fields = asdict(row)
     steps = orjson.dumps(row.next_steps).decode()
     found = {name: fields[name] for name in expected if name in fields and name != "next_steps"}
+    if "first_step" in expected:
+        first = row.next_steps[0]["step"]
+        found["first_step"] = expected["first_step"] if expected["first_step"] in first else first
     if "verdict" in expected:
         found["verdict"] = [each for each in expected["verdict"] if each in row.verdict]
     if "next_steps" in expected:
@@ -36,12 +43,12 @@ def told(row: Incident, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 def facts(rows: list[Incident]) -> list[Incident]:
-    """All but how often they were told otherwise on the way."""
+    """Return the rows without their revisions, which count intermediate versions."""
     return [replace(row, revision=0) for row in rows]
 
 
 @pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
-def test_evening(path: Path) -> None:
+def test_a_case_gives_its_expected_incidents(path: Path) -> None:
     case = load(path)
     fed = sorted(events(case), key=known_us)
     rows = final_rows(fed, case["until"], LIVE_EVERY_US)
@@ -54,18 +61,18 @@ def test_evening(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
-def test_live_and_history_tell_the_same(path: Path) -> None:
+def test_live_and_history_give_the_same_incidents(path: Path) -> None:
     case = load(path)
     fed = sorted(events(case), key=known_us)
     live = facts(final_rows(fed, case["until"], LIVE_EVERY_US))
     assert facts(final_rows(fed, case["until"], HISTORY_EVERY_US)) == live
-    # A replay ships again what is there already.
+    # A replay ships again what is already there.
     twice = sorted([*fed, *fed], key=known_us)
     assert facts(final_rows(twice, case["until"], LIVE_EVERY_US)) == live
 
 
 @pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
-def test_order_does_not_matter(path: Path) -> None:
+def test_the_order_of_events_does_not_change_the_incidents(path: Path) -> None:
     case = load(path)
     if any("+" in line for line in case["events"]):
         pytest.skip("usual hours are learned from days in their order")
@@ -78,12 +85,12 @@ def test_order_does_not_matter(path: Path) -> None:
         assert facts(found) == facts(expected)
 
 
-def test_every_case_is_read() -> None:
+def test_every_case_file_is_loaded() -> None:
     assert len(cases()) >= 15
     assert {each.suffix for each in CASES.iterdir()} == {".yaml"}
 
 
-def test_an_incident_that_became_part_of_another_is_taken_back() -> None:
+def test_an_incident_that_became_part_of_another_is_retracted() -> None:
     case = load(CASES / "array_beside_a_storm.yaml")
     fed = sorted(events(case), key=known_us)
     true = final_rows(fed, case["until"], HISTORY_EVERY_US)
@@ -98,7 +105,7 @@ def test_an_incident_that_became_part_of_another_is_taken_back() -> None:
     assert (row["event_id"], row["revision"], row["is_deleted"]) == ("a part of it", 8, 1)
 
 
-def test_what_was_told_of_more_lines_than_is_true_is_told_anew() -> None:
+def test_a_corrected_row_replaces_one_with_a_higher_revision() -> None:
     case = load(CASES / "bad_host_with_a_vm_elsewhere.yaml")
     fed = sorted(events(case), key=known_us)
     true = final_rows(fed, case["until"], HISTORY_EVERY_US)

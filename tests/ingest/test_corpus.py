@@ -1,4 +1,4 @@
-"""Published lines: what must parse parses, and nothing is lost."""
+"""Published lines: the required ones are parsed, and no line is lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.records import decode
-from ingest.replay import REJECTED, Options, Reading, SourceFile, plan
+from stunwatch.ingest.records import decode
+from stunwatch.ingest.replay import REJECTED, Options, Reading, SourceFile, plan
 
 CORPUS = Path(os.environ.get("STUNWATCH_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
 MUST_PARSE = {"-", "seed", "hosted", "split"}
@@ -30,13 +30,15 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def files() -> Iterator[dict[str, SourceFile]]:
-    with plan([CORPUS]) as what:
+    with plan([CORPUS], Options(vm="vm01")) as what:
         assert what.problems == []
-        yield {Path(file.name).stem: file for file in what.files}
+        yield {
+            str(Path(file.name).relative_to(CORPUS).with_suffix("")): file for file in what.files
+        }
 
 
 def lines_of(file: SourceFile) -> tuple[Reading, dict[int, dict[str, object]]]:
-    """The records and rejections by line number."""
+    """Return the records and rejections by line number."""
     numbers = {}
     offset = 0
     for number, raw in enumerate(file.path.read_bytes().split(b"\n"), 1):
@@ -52,12 +54,14 @@ def lines_of(file: SourceFile) -> tuple[Reading, dict[int, dict[str, object]]]:
     return reading, found
 
 
-def test_kinds(files: dict[str, SourceFile]) -> None:
+def test_the_kind_of_each_file_is_recognised(files: dict[str, SourceFile]) -> None:
     assert {name: file.kind for name, file in files.items() if name in KINDS} == KINDS
 
 
 @pytest.mark.parametrize("name", sorted(set(KINDS) - {"esxtop"}))
-def test_every_published_line(files: dict[str, SourceFile], name: str) -> None:
+def test_every_published_line_is_read_or_rejected_unchanged(
+    files: dict[str, SourceFile], name: str
+) -> None:
     rows = [row.split("\t") for row in (CORPUS / "INDEX.tsv").read_text().splitlines()[1:]]
     flags = {int(number): flag for kind, number, _, flag, _ in rows if kind == name}
     raw_lines = files[name].path.read_bytes().split(b"\n")
@@ -73,22 +77,24 @@ def test_every_published_line(files: dict[str, SourceFile], name: str) -> None:
         assert text == decode(raw_lines[number - 1])
 
 
-def test_the_samples_that_were_published_in_pieces_are_all_accounted_for(
+def test_published_samples_in_pieces_are_all_read_or_rejected(
     files: dict[str, SourceFile],
 ) -> None:
     reading, found = lines_of(files["esxtop"])
     assert reading.lines_read == len(found)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(CORPUS.glob("sequences/*.log"))])
-def test_the_runs_parse_whole(files: dict[str, SourceFile], name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [f"sequences/{path.stem}" for path in sorted(CORPUS.glob("sequences/*.log"))]
+)
+def test_published_sequences_have_no_rejected_line(files: dict[str, SourceFile], name: str) -> None:
     reading, _ = lines_of(files[name])
     assert reading.lines_rejected == 0
     assert reading.lines_read > 10
 
 
-def test_a_count_down_takes_the_time_it_took(files: dict[str, SourceFile]) -> None:
-    _, found = lines_of(files["esx35_sync_cr_two_hosts"])
+def test_the_times_of_a_count_down_span_its_real_duration(files: dict[str, SourceFile]) -> None:
+    _, found = lines_of(files["sequences/esx35_sync_cr_two_hosts"])
     times = [
         datetime.fromisoformat(str(record["event_time"]))
         for record in found.values()
@@ -99,8 +105,8 @@ def test_a_count_down_takes_the_time_it_took(files: dict[str, SourceFile]) -> No
     assert (times[-1] - times[0]).total_seconds() == pytest.approx(3.895)
 
 
-def test_a_given_year_goes_into_every_stamp_without_one() -> None:
-    options = Options(year=2011)
+def test_a_given_year_applies_to_every_timestamp_without_one() -> None:
+    options = Options(year=2011, vm="vm01")
     with plan([CORPUS / "sequences" / "ws7_memory_snapshot_bsd_ms.log"], options) as what:
         reading = Reading(what.files[0], "r1", options)
         records = [record for batch in reading for topic, _, record in batch if topic != REJECTED]

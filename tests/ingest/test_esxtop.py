@@ -1,4 +1,4 @@
-"""A wide row becomes samples."""
+"""Conversion of esxtop rows to samples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from ingest.records import Origin, Record
-from ingest.replay.esxtop import EsxtopRecords, is_header
+from stunwatch.ingest.records import Origin, Record
+from stunwatch.ingest.replay.esxtop import EsxtopRecords, is_header
 
 RECEIVED_AT = "2024-06-30T12:00:00Z"
 ZONE = "(PDH-CSV 4.0) (UTC)(0)"
@@ -28,7 +28,7 @@ def made(head: bytes, row: bytes, host: str | None = None) -> list[Record]:
     return lines.make(row, RECEIVED_AT, 100, len(row) + 1)
 
 
-def test_a_row_becomes_a_sample_of_each_object() -> None:
+def test_a_row_becomes_one_sample_per_object() -> None:
     head = header(
         r"\\esx01.lab.example\Physical Cpu(0)\% Processor Time",
         rf"{NAA}\Active Commands",
@@ -81,7 +81,9 @@ def test_a_row_becomes_a_sample_of_each_object() -> None:
         ("Virtual Disk(a, b:scsi0:0)", "virtual_disk", "a, b:scsi0:0"),
     ],
 )
-def test_objects_and_their_instances(name: str, object_class: str, device: str) -> None:
+def test_object_class_and_device_come_from_the_column_name(
+    name: str, object_class: str, device: str
+) -> None:
     head = header(rf"\\esx01\{name}\Reads/sec")
     (sample,) = made(head, b'"02/03/2024 04:05:06","7"')
     assert (sample["object_class"], sample["device"]) == (object_class, device)
@@ -96,7 +98,7 @@ def test_counters_in_another_order_give_the_same_sample() -> None:
     assert list(first) == list(second)
 
 
-def test_excel_saves_without_quotes_and_seconds() -> None:
+def test_rows_saved_by_excel_without_quotes_and_seconds_are_read() -> None:
     head = header(rf"{NAA}\Reads/sec", quote="")
     (sample,) = made(head, b"2/3/2024 4:05,7.5")
     assert (sample["event_time"], sample["reads_per_second"]) == ("2024-02-03T04:05:00Z", 7.5)
@@ -104,7 +106,7 @@ def test_excel_saves_without_quotes_and_seconds() -> None:
     assert sample["host"] == "esx01.lab.example"
 
 
-def test_some_values_quoted() -> None:
+def test_a_row_with_only_some_values_quoted_is_read() -> None:
     (sample,) = made(header(rf"{NAA}\Reads/sec"), b'"2/3/2024 4:05:01",7.5')
     assert sample["event_time"] == "2024-02-03T04:05:01Z"
 
@@ -119,7 +121,7 @@ def test_some_values_quoted() -> None:
         ("(PDH-CSV 4.0) (Nowhere)(9999)", "2024-02-03T04:05:06Z"),
     ],
 )
-def test_the_headers_zone(zone: str, event_time: str) -> None:
+def test_the_zone_in_the_header_is_applied(zone: str, event_time: str) -> None:
     (sample,) = made(header(rf"{NAA}\Reads/sec", zone=zone), b'"02/03/2024 04:05:06","1"')
     assert sample["event_time"] == event_time
 
@@ -127,15 +129,15 @@ def test_the_headers_zone(zone: str, event_time: str) -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (b'"02/03/2024 04:05:06"', "1 column where the header has 2"),
-        (b'"02/03/2024 04:05:06","1","2"', "3 columns where the header has 2"),
-        (b"", "1 column where the header has 2"),
-        (b'"02/30/2024 04:05:06","1"', "the first column is no time"),
-        (b'"soon","1"', "the first column is no time"),
-        (b'"02/03/0000 04:05:06","1"', "the first column is no time"),
-        (b'"02/03/2024 04:05:06","n/a"', "no counter of a disk has a number"),
-        (b'"02/03/2024 04:05:06","nan"', "no counter of a disk has a number"),
-        (b"\xff\xfe", "1 column where the header has 2"),
+        (b'"02/03/2024 04:05:06"', "1 column, but the header has 2"),
+        (b'"02/03/2024 04:05:06","1","2"', "3 columns, but the header has 2"),
+        (b"", "1 column, but the header has 2"),
+        (b'"02/30/2024 04:05:06","1"', "the first column is not a time"),
+        (b'"soon","1"', "the first column is not a time"),
+        (b'"02/03/0000 04:05:06","1"', "the first column is not a time"),
+        (b'"02/03/2024 04:05:06","n/a"', "no disk counter with a number"),
+        (b'"02/03/2024 04:05:06","nan"', "no disk counter with a number"),
+        (b"\xff\xfe", "1 column, but the header has 2"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_rejected(row: bytes, reason: str) -> None:
@@ -146,27 +148,27 @@ def test_a_row_that_cannot_be_read_is_rejected(row: bytes, reason: str) -> None:
     assert (rejected["offset"], rejected["line_bytes"]) == (100, len(row) + 1)
 
 
-def test_a_header_without_disks_explains_itself() -> None:
+def test_a_row_below_a_header_without_disks_is_rejected_with_that_reason() -> None:
     head = header(r"\\esx01\Memory\Memory Overcommit (1 Minute Avg)")
     (rejected,) = made(head, b'"02/03/2024 04:05:06","1"')
-    assert rejected["reason"] == "no counter of a disk has a number"
+    assert rejected["reason"] == "no disk counter with a number"
 
 
 @pytest.mark.parametrize("header_host", ["local", "localhost"])
-def test_a_host_that_calls_itself_local_is_the_folders(header_host: str) -> None:
+def test_a_host_named_local_gets_the_name_of_the_folder(header_host: str) -> None:
     head = header(rf"\\{header_host}\Physical Disk Adapter(vmhba1)\Reads/sec")
     assert made(head, b'"02/03/2024 04:05:06","1"', host="esx01")[0]["host"] == "esx01"
     assert "host" not in made(head, b'"02/03/2024 04:05:06","1"')[0]
 
 
-def test_the_headers_host_wins_unless_the_folder_has_its_fuller_name() -> None:
+def test_the_host_of_the_header_is_used_unless_the_folder_has_a_longer_name() -> None:
     head = header(r"\\esx01\Physical Disk Adapter(vmhba1)\Reads/sec")
     row = b'"02/03/2024 04:05:06","1"'
     assert made(head, row, host="esx02")[0]["host"] == "esx01"
     assert made(head, row, host="esx01.lab.example")[0]["host"] == "esx01.lab.example"
 
 
-def test_fifty_thousand_columns() -> None:
+def test_a_row_of_fifty_thousand_columns_is_read_fast() -> None:
     names = [
         rf"\\esx01\Physical Disk SCSI Device(naa.{number})\{counter}"
         for number in range(51_000 // 6)
@@ -189,6 +191,6 @@ def test_fifty_thousand_columns() -> None:
     row_read = time.perf_counter()
     assert len(samples) == 8500
     assert all(len(sample) == 17 for sample in samples)
-    # a row every 3 s is what esxtop writes; a hundred times faster is fast enough
+    # esxtop writes a row every 3 s at most; this limit is many times faster
     assert row_read - header_read < 0.5
     assert header_read - started < 3

@@ -1,4 +1,4 @@
-"""Bytes become lines with their places, however they arrive."""
+"""Splitting bytes into lines with offsets, for any block sizes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.records import strip_terminator
-from ingest.replay.lines import Line, batches
+from stunwatch.ingest.records import strip_terminator
+from stunwatch.ingest.replay.lines import Line, batches
 
 
 def lines_of(*blocks: bytes, max_bytes: int = 100) -> list[Line]:
     return [line for batch in batches(blocks, max_bytes) for line in batch]
 
 
-def test_every_physical_line_has_its_place() -> None:
+def test_every_physical_line_has_its_offset() -> None:
     assert lines_of(b"one\r\ntwo\n\nfour\0\0\nfive") == [
         (b"one", 0, 5),
         (b"two", 5, 4),
@@ -25,11 +25,11 @@ def test_every_physical_line_has_its_place() -> None:
     ]
 
 
-def test_nothing_has_no_lines() -> None:
+def test_an_empty_input_has_no_lines() -> None:
     assert lines_of() == []
 
 
-def test_a_line_goes_on_over_blocks() -> None:
+def test_a_line_may_span_blocks() -> None:
     assert lines_of(b"on", b"", b"e\ntw", b"o\r", b"\n", b"x") == [
         (b"one", 0, 4),
         (b"two", 4, 5),
@@ -56,7 +56,9 @@ def test_memory_is_bounded() -> None:
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=20), st.integers(5, 400))
-def test_blocks_do_not_matter(content: bytes, sizes: list[int], max_bytes: int) -> None:
+def test_the_sizes_of_blocks_do_not_change_the_lines(
+    content: bytes, sizes: list[int], max_bytes: int
+) -> None:
     blocks = []
     at = 0
     for size in [*sizes, len(content)]:

@@ -1,4 +1,4 @@
-"""A file's every line becomes a message, and the counts say so."""
+"""Every line of a file becomes a message, and the counts match."""
 
 from __future__ import annotations
 
@@ -14,16 +14,28 @@ import orjson
 from jsonschema import Draft202012Validator
 from trees import esxtop, hostd, tgz, vmkernel, vmware_log, write
 
-from ingest.records import MAX_LINE_BYTES, generation_of
-from ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Reading, plan, records
-from ingest.times import UptimeClock
+from stunwatch.ingest.records import MAX_LINE_BYTES, generation_of
+from stunwatch.ingest.replay import (
+    BACKFILL,
+    ESXTOP,
+    REJECTED,
+    Message,
+    Options,
+    Reading,
+    plan,
+    records,
+)
+from stunwatch.ingest.times import UptimeClock
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
 def read(path: Path, **options: Any) -> tuple[Reading, list[Message]]:
-    """The one file there, and its messages; they must balance and fit their schemas."""
+    """Return the reading and the messages of a file; check counts and schemas.
+
+    If the path does not show a VM, pass `vm`.
+    """
     with plan([path], Options(**options)) as what:
         (file,) = what.files
         reading = Reading(file, "r1", Options(**options), now=lambda: NOW)
@@ -40,7 +52,7 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def test_a_log_ends_with_its_progress(tmp_path: Path) -> None:
+def test_the_last_message_of_a_log_is_its_progress_record(tmp_path: Path) -> None:
     content = vmware_log(count=2)
     path = write(tmp_path / "esx01/vmfs/volumes/ds/web01/vmware.log", content)
     reading, messages = read(tmp_path)
@@ -73,14 +85,14 @@ def test_a_log_ends_with_its_progress(tmp_path: Path) -> None:
     assert reading.problem is None
 
 
-def test_one_by_one(tmp_path: Path) -> None:
+def test_messages_can_be_iterated_one_by_one(tmp_path: Path) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", vmkernel(count=2))
     with plan([tmp_path]) as what:
         kinds = [record["kind"] for _, _, record in records(what.files[0], "r1")]
     assert kinds == ["line", "line", "progress"]
 
 
-def test_every_physical_line_counts(tmp_path: Path) -> None:
+def test_every_physical_line_is_counted(tmp_path: Path) -> None:
     lines = [b"", b"junk", vmkernel(count=1).rstrip(), b"", b"\tgoes on", b"--> and on", b"end"]
     reading, messages = read(write(tmp_path / "vmkernel.log", b"\n".join(lines)))
     assert (reading.lines_read, reading.lines_accepted, reading.lines_rejected) == (7, 4, 3)
@@ -90,25 +102,25 @@ def test_every_physical_line_counts(tmp_path: Path) -> None:
     assert messages[-1][2]["offset"] == len(b"\n".join(lines))
 
 
-def test_the_progress_has_the_latest_time_not_the_last(tmp_path: Path) -> None:
+def test_the_progress_record_has_the_latest_time_not_the_last(tmp_path: Path) -> None:
     content = vmware_log(day=9, count=2) + vmware_log(day=3, count=1)
-    _, messages = read(write(tmp_path / "x.log", content))
+    _, messages = read(write(tmp_path / "x.log", content), vm="web01")
     assert messages[-1][2]["event_time"] == "2024-05-09T07:08:01.123Z"
 
 
-def test_the_progress_of_a_file_without_times_has_the_files(tmp_path: Path) -> None:
+def test_a_file_without_times_gets_its_modification_time(tmp_path: Path) -> None:
     path = write(tmp_path / "vmkernel.log", b"vmkernel: 1:02:03:04.567 cpu0:1)x\n")
     _, messages = read(path)
     found = [(record["event_time"], record["time_quality"]) for _, _, record in messages]
     assert found == [("2024-06-30T12:00:00Z", "arrival")] * 2
 
 
-def test_a_rejected_file_has_a_progress_too(tmp_path: Path) -> None:
+def test_a_file_with_only_rejected_lines_has_a_progress_record(tmp_path: Path) -> None:
     _, messages = read(write(tmp_path / "a.log", b"prose\n"))
     assert [record.get("kind") for _, _, record in messages] == [None, "progress"]
 
 
-def test_each_owner_in_a_servers_file_has_a_progress(tmp_path: Path) -> None:
+def test_each_host_and_vm_in_a_syslog_servers_file_has_a_progress_record(tmp_path: Path) -> None:
     line = b"<14>2024-05-06T07:08:0%dZ %s vobd: x\n"
     vm = b"<14>2024-05-06T07:08:05Z esx01 web01: vcpu-0 - Checkpoint_Unstun: vm stopped for 9 us\n"
     content = line % (1, b"esx01") + line % (2, b"esx02") + line % (3, b"esx01") + vm
@@ -120,7 +132,7 @@ def test_each_owner_in_a_servers_file_has_a_progress(tmp_path: Path) -> None:
     assert (ends[2][1]["host"], ends[2][1]["vm"]) == ("esx01", "web01")
 
 
-def test_samples(tmp_path: Path) -> None:
+def test_an_esxtop_file_gives_samples_and_rejections_with_counts(tmp_path: Path) -> None:
     content = esxtop(rows=2) + b'"05/06/2021 07:08:10"\n' + esxtop("esx02", rows=1)
     reading, messages = read(write(tmp_path / "run.csv", content))
     assert [(topic, key) for topic, key, _ in messages] == [
@@ -129,7 +141,7 @@ def test_samples(tmp_path: Path) -> None:
         (REJECTED, "esx01"),
         (ESXTOP, "esx02"),
     ]
-    # a header is no line
+    # A header does not count as a line.
     assert (reading.lines_read, reading.lines_rejected, reading.records) == (4, 1, 3)
     first = messages[0][2]
     row = content.split(b"\n")[1]
@@ -142,7 +154,7 @@ def test_options_reach_the_records(tmp_path: Path) -> None:
     _, messages = read(path, year=2009, vm="web01", datastore="ds")
     assert [record["event_time"][:4] for _, _, record in messages] == ["2009", "2010", "2010"]
     assert {key for _, key, _ in messages} == {"ds/web01"}
-    _, messages = read(path)
+    _, messages = read(path, vm="web01")
     assert [record["event_time"][:4] for _, _, record in messages] == ["2023", "2024", "2024"]
     assert {record["time_quality"] for _, _, record in messages} == {"year_inferred"}
 
@@ -174,10 +186,10 @@ def test_a_bundle_and_its_folder_give_the_same_lines(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-# Bad input
+# Invalid input
 
 
-def test_a_binary_file_is_one_rejected_line(tmp_path: Path) -> None:
+def test_a_binary_file_becomes_one_rejection(tmp_path: Path) -> None:
     content = b"\x7fELF\x02\x01\0\0" + os.urandom(99_999)
     reading, messages = read(write(tmp_path / "a.bin", content))
     ((topic, _, record),) = messages
@@ -187,9 +199,9 @@ def test_a_binary_file_is_one_rejected_line(tmp_path: Path) -> None:
     assert reading.lines_read == reading.lines_rejected == 1
 
 
-def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
+def test_a_line_of_ten_megabytes_is_truncated(tmp_path: Path) -> None:
     content = vmware_log(count=1)[:-2] + b"x" * 10_000_000 + b"\n" + vmware_log(day=7, count=1)
-    reading, messages = read(write(tmp_path / "a.log", content))
+    reading, messages = read(write(tmp_path / "a.log", content), vm="web01")
     long, after = (record for _, _, record in messages[:2])
     assert len(long["head"] + long["message"]) == MAX_LINE_BYTES
     assert long["truncated"] is True
@@ -197,7 +209,7 @@ def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     assert reading.lines_accepted == 2
 
 
-def test_a_line_of_ten_megabytes_that_nobody_knows(tmp_path: Path) -> None:
+def test_an_unknown_line_of_ten_megabytes_is_rejected_and_truncated(tmp_path: Path) -> None:
     reading, messages = read(
         write(tmp_path / "a.log", vmkernel(count=1) + b"x" * 10_000_000 + b"\n" + vmkernel(count=1))
     )
@@ -207,24 +219,24 @@ def test_a_line_of_ten_megabytes_that_nobody_knows(tmp_path: Path) -> None:
     assert rejected["line_bytes"] == 10_000_001
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_a_line_that_is_not_utf8_is_read_as_latin1(tmp_path: Path) -> None:
     content = vmware_log(count=1).rstrip() + b" B\xfcro\n" + b"\xff\xfe\n"
-    _, messages = read(write(tmp_path / "a.log", content))
+    _, messages = read(write(tmp_path / "a.log", content), vm="web01")
     assert messages[0][2]["message"].endswith(" Büro")
     assert messages[1][2]["line"] == "ÿþ"
 
 
-def test_a_gzip_that_was_cut_off(tmp_path: Path) -> None:
+def test_a_truncated_gzip_is_read_up_to_the_cut(tmp_path: Path) -> None:
     packed = gzip.compress(vmkernel(count=60) + os.urandom(50_000).hex().encode())
     reading, messages = read(write(tmp_path / "vmkernel.1.gz", packed[:-20_000]))
     assert reading.lines_accepted == 60
     assert reading.problem is not None
-    assert "cut off" in reading.problem.sentence
+    assert "truncated" in reading.problem.sentence
     assert messages[-1][2]["kind"] == "progress"
     assert messages[-1][2]["offset"] == reading.bytes_read
 
 
-def test_a_file_that_is_gone_meanwhile(tmp_path: Path) -> None:
+def test_a_file_deleted_after_planning_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "vmkernel.log", vmkernel())
     with plan([path]) as what:
         path.unlink()
@@ -234,7 +246,7 @@ def test_a_file_that_is_gone_meanwhile(tmp_path: Path) -> None:
     assert reading.problem.sentence == "it cannot be read: no such file or directory"
 
 
-def test_nuls_at_the_end_of_a_line_are_no_part_of_it(tmp_path: Path) -> None:
+def test_nuls_at_the_end_of_a_line_belong_to_its_terminator(tmp_path: Path) -> None:
     content = vmkernel(count=1).rstrip() + b"\0" * 100 + b"\n" + b"\0" * 4096 + vmkernel(count=1)
     reading, messages = read(write(tmp_path / "vmkernel.log", content))
     assert messages[0][2]["message"] == "Vol3: 731: line 0"
@@ -242,10 +254,10 @@ def test_nuls_at_the_end_of_a_line_are_no_part_of_it(tmp_path: Path) -> None:
     assert reading.bytes_read == len(content)
 
 
-def test_files_of_one_host_share_its_uptime(tmp_path: Path) -> None:
+def test_files_of_one_host_share_an_uptime_anchor(tmp_path: Path) -> None:
     folder = tmp_path / "esx01"
     folder.mkdir()
-    # Stamp and uptime do not turn their seconds at the same moment.
+    # Timestamp and uptime do not change their second at the same moment.
     (folder / "vmkernel.1").write_text(
         "Apr 27 10:16:27 esx01 vmkernel: 110:04:49:19.318 cpu0:1039)SCSI: vm 1039: 9: a\n"
     )

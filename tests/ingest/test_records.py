@@ -1,4 +1,4 @@
-"""A line becomes its record, whatever it holds."""
+"""Conversion of lines with any content to records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from own_lines import RECEIVED_AT, WRITTEN_AT, Case, cases, maker
 
-from ingest.records import (
+from stunwatch.ingest.heads import WIRE
+from stunwatch.ingest.records import (
+    LONG_NAME,
     MAX_LINE_BYTES,
     LineRecords,
     Origin,
@@ -19,8 +21,9 @@ from ingest.records import (
     kafka_key,
     strip_terminator,
 )
+from stunwatch.ingest.times import utc_text
 
-# Where a record came from and how; the rest is what its line says.
+# Fields on where and how a record was read. The others come from its line.
 BOOKKEEPING = {
     "received_at", "kind", "head", "peer", "file", "generation", "offset", "line_bytes", "run_id",
 }  # fmt: skip
@@ -28,15 +31,16 @@ STAMPED = b"2024-05-06T07:08:09.123Z In(05) vmx - hello"
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-def test_the_record_of_a_line(case: Case) -> None:
-    record = maker(case.found).make(case.line.encode(), RECEIVED_AT)
+def test_each_case_gives_the_expected_record(case: Case) -> None:
+    at = datetime.fromisoformat(case.received_at) if case.families is WIRE else WRITTEN_AT
+    record = maker(case.found, written_at=at).make(case.line.encode(), case.received_at)
     assert {k: v for k, v in record.items() if k not in BOOKKEEPING} == case.record
     assert record.get("head", "") + record["message"] == case.line
-    assert record["received_at"] == RECEIVED_AT
+    assert record["received_at"] == case.received_at
     assert None not in record.values()
 
 
-def test_the_fields_of_a_file_in_their_order() -> None:
+def test_a_record_of_a_file_has_its_fields_in_order() -> None:
     lines = maker("vmware_log", host="esx01", vm="web01", datastore="ds", file="/a/vmware.log")
     record = lines.make(STAMPED, RECEIVED_AT, 77, len(STAMPED) + 1)
     expected = {
@@ -63,7 +67,7 @@ def test_the_fields_of_a_file_in_their_order() -> None:
     assert list(record) == list(expected)
 
 
-def test_a_rejection_is_verbatim_and_says_why() -> None:
+def test_a_rejection_contains_the_line_and_the_reason() -> None:
     lines = maker("vmware_log", host="esx01", vm="web01", datastore="ds", file="/a/vmware.log")
     assert lines.make(b"no log \xff", RECEIVED_AT, 5, 10) == {
         "received_at": RECEIVED_AT,
@@ -77,12 +81,12 @@ def test_a_rejection_is_verbatim_and_says_why() -> None:
         "line_bytes": 10,
         "run_id": "r1",
         "line": "no log ÿ",
-        "reason": "no head pattern matches",
+        "reason": "unknown line format",
     }
     assert lines.make(b"a\0b", RECEIVED_AT)["reason"] == "binary data"
 
 
-def test_lines_without_a_stamp_take_the_one_before() -> None:
+def test_lines_without_a_timestamp_inherit_the_previous_one() -> None:
     lines = maker()
     assert lines.make(b"--> first", RECEIVED_AT)["time_quality"] == "arrival"
     lines.make(b"2018-02-03T04:05:06.789Z info hostd[1] [Originator@6876 sub=A] {", RECEIVED_AT)
@@ -94,13 +98,13 @@ def test_lines_without_a_stamp_take_the_one_before() -> None:
         assert "head" not in record
 
 
-def test_blank_and_indented_lines_need_one_to_go_with() -> None:
+def test_blank_and_indented_lines_without_a_previous_line_are_rejected() -> None:
     for line in (b"", b"   indented"):
-        assert maker().make(line, RECEIVED_AT)["reason"] == "no head pattern matches"
-        assert maker("wire").make(line, RECEIVED_AT)["reason"] == "no head pattern matches"
+        assert maker().make(line, RECEIVED_AT)["reason"] == "unknown line format"
+        assert maker("wire").make(line, RECEIVED_AT)["reason"] == "unknown line format"
 
 
-def test_an_impossible_stamp_is_no_stamp() -> None:
+def test_an_impossible_timestamp_is_ignored() -> None:
     lines = maker("vmware_log")
     lines.make(STAMPED, RECEIVED_AT)
     record = lines.make(b"2024-02-30T07:08:09.123Z In(05) vmx - x", RECEIVED_AT)
@@ -108,7 +112,7 @@ def test_an_impossible_stamp_is_no_stamp() -> None:
     assert record["message"] == "x"
 
 
-def test_what_never_had_a_time_has_the_files() -> None:
+def test_a_line_without_any_time_gets_the_files_modification_time() -> None:
     record = maker().make(b"SCSI: vm 1: 2: Sync CR at 3", "2026-01-01T00:00:00Z")
     assert (record["event_time"], record["time_quality"]) == ("2024-06-30T12:00:00Z", "arrival")
 
@@ -132,7 +136,7 @@ def test_a_long_line_is_cut_at_a_character(letter: str, shift: int) -> None:
     assert record["line_bytes"] == len(line) + 1
 
 
-def test_a_line_as_long_as_the_cap_is_whole() -> None:
+def test_a_line_of_exactly_the_maximum_length_is_not_cut() -> None:
     line = STAMPED.ljust(MAX_LINE_BYTES, b".")
     assert "truncated" not in maker("vmware_log").make(line, RECEIVED_AT)
 
@@ -155,7 +159,7 @@ def test_a_long_rejection_is_cut_too() -> None:
         ("esx02", "-", "esx02"),
     ],
 )
-def test_the_host_in_the_line_wins_and_the_fuller_name_is_shown(
+def test_the_host_comes_from_the_line_in_its_longest_form(
     known: str | None, named: str, shown: str
 ) -> None:
     line = f"<14>1 2024-05-06T07:08:09Z {named} vobd - - - x"
@@ -173,7 +177,7 @@ def test_the_host_in_the_line_wins_and_the_fuller_name_is_shown(
         ("hostd/other.log", "vmkernel"),
     ],
 )
-def test_a_silent_head_takes_its_program_from_the_file(file: str, program: str) -> None:
+def test_a_line_without_a_program_takes_it_from_the_file_name(file: str, program: str) -> None:
     record = maker(file=file).make(b"2013-04-05T06:07:08.901Z cpu1:2)x", RECEIVED_AT)
     assert record["program"] == program
 
@@ -193,28 +197,28 @@ def test_a_silent_head_takes_its_program_from_the_file(file: str, program: str) 
         ({"source": "unknown"}, ""),
     ],
 )
-def test_the_key_of_a_record(record: dict[str, str], key: str) -> None:
+def test_the_kafka_key_of_a_record(record: dict[str, str], key: str) -> None:
     assert kafka_key(record) == key
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r", b"\0", b"\0\0\n", b"\r\0\n"])
-def test_the_terminator_is_no_part_of_the_line(end: bytes) -> None:
+def test_a_line_terminator_is_removed(end: bytes) -> None:
     assert strip_terminator(b"a \rb" + end) == b"a \rb"
     assert generation_of(b"a \rb" + end) == generation_of(b"a \rb")
 
 
-def test_a_generation_is_fnv_1a() -> None:
-    # Published test vectors of the hash.
+def test_the_fingerprint_is_fnv_1a() -> None:
+    # published test vectors of the hash
     assert generation_of(b"a") == "af63dc4c8601ec8c"
     assert generation_of(b"foobar") == "85944171f73967e8"
 
 
-def test_a_generation_is_made_of_a_thousand_bytes() -> None:
+def test_the_fingerprint_uses_the_first_1024_bytes() -> None:
     assert generation_of(b"x" * 1024 + b"y\n") == generation_of(b"x" * 1024 + b"z")
     assert len(generation_of(b"")) == 16
 
 
-def test_what_comes_by_network() -> None:
+def test_the_record_of_a_network_message_has_its_peer() -> None:
     wire = WireRecords()
     received_at = datetime(2024, 5, 6, 7, 8, 9, 500000, tzinfo=UTC)
     record = wire.make(b"<14>2024-05-06T07:08:09Z esx01 vobd: x\r\n\0", "192.0.2.1", received_at)
@@ -239,19 +243,19 @@ def test_what_comes_by_network() -> None:
         "peer": "192.0.2.1",
         "run_id": "live",
         "line": "hello",
-        "reason": "no head pattern matches",
+        "reason": "unknown line format",
     }
 
 
-def test_by_network_no_time_is_the_arrival() -> None:
+def test_a_network_line_without_a_time_gets_its_arrival() -> None:
     wire = WireRecords()
     now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
-    wire.make(b"<14>2020-05-06T07:08:09Z esx01 vobd: x", "192.0.2.1", now)
+    wire.make(b"<14>2024-05-01T07:08:09Z esx01 vobd: x", "192.0.2.1", now)
     record = wire.make(b"<164>NoneZ esx01 vobd: y", "192.0.2.1", now)
     assert (record["event_time"], record["time_quality"]) == ("2024-05-06T07:08:09Z", "arrival")
 
 
-def test_by_network_the_year_is_that_of_the_arrival() -> None:
+def test_a_network_timestamp_without_a_year_gets_the_year_of_its_arrival() -> None:
     wire = WireRecords()
     line = b"<14>Dec 31 23:59:59 esx01 vobd: x"
     times = [
@@ -261,14 +265,56 @@ def test_by_network_the_year_is_that_of_the_arrival() -> None:
     assert [time[:4] for time in times] == ["2011", "2011", "2012"]
 
 
-def test_a_message_with_a_line_feed_is_not_cut_in_silence() -> None:
+def test_a_network_time_far_from_arrival_is_replaced_by_the_arrival() -> None:
+    wire = WireRecords()
+    now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    for year in range(1970, 2200):
+        line = f"<14>{year}-05-06T07:08:09.123Z esx01 vmkernel: 1:00:00:00.123 cpu0:1)x"
+        record = wire.make(line.encode(), "192.0.2.1", now)
+        is_near = year == 2024
+        assert record["event_time"] == ("2024-05-06T07:08:09.123Z" if is_near else utc_text(now))
+        assert record["time_quality"] == ("exact" if is_near else "arrival")
+        assert record.get("stamped_at", "")[:4] == ("" if is_near else str(year))
+        assert record["head"] + record["message"] == line
+
+
+def test_lines_of_files_keep_times_of_any_date() -> None:
+    for year in (1970, 2019, 2199):
+        record = maker().make(f"{year}-05-06T07:08:09.123Z cpu0:1)x".encode(), RECEIVED_AT)
+        assert (record["event_time"][:4], record["time_quality"]) == (str(year), "exact")
+        assert "stamped_at" not in record
+
+
+@pytest.mark.parametrize("found", ["wire", "host"])
+@pytest.mark.parametrize("name", ["h" * 255, "h" * 256, "é" * 127, "é" * 128, "h" * 9000])
+def test_a_name_has_at_most_255_bytes(found: str, name: str) -> None:
+    line = f"<14>2024-06-30T12:00:00Z {name} vobd: x"
+    record = maker(found).make(line.encode(), RECEIVED_AT)
+    if len(name.encode()) <= 255:
+        assert record["host"] == name
+        return
+    assert record["reason"] == LONG_NAME
+    assert record["line"] == line
+    assert "host" not in record
+
+
+def test_a_flood_of_host_names_uses_limited_memory() -> None:
+    lines = maker("wire")
+    for number in range(3000):
+        lines.make(f"<14>2024-06-30T12:00:00Z esx{number} vobd: x".encode(), RECEIVED_AT)
+    assert len(lines._hosts) <= 1024
+    record = lines.make(b"<14>2024-06-30T12:00:00Z [fe80::1] vobd: x", RECEIVED_AT)
+    assert record["host"] == "fe80::1"
+
+
+def test_a_message_with_a_line_feed_is_rejected_and_not_cut() -> None:
     record = maker("wire").make(b"<14>2024-05-06T07:08:09Z esx01 vobd: x\ny", RECEIVED_AT)
-    assert record["reason"] == "no head pattern matches"
+    assert record["reason"] == "unknown line format"
 
 
 @given(st.binary(max_size=300), st.sampled_from(["vmware_log", "host", "wire"]))
 @example(STAMPED, "vmware_log")
-def test_no_bytes_raise_and_none_are_lost(raw: bytes, found: str) -> None:
+def test_any_bytes_are_kept_in_a_record_or_rejection(raw: bytes, found: str) -> None:
     lines = maker(found)
     lines.make(STAMPED, RECEIVED_AT)
     record = lines.make(raw, RECEIVED_AT, 0, len(raw))
@@ -278,14 +324,14 @@ def test_no_bytes_raise_and_none_are_lost(raw: bytes, found: str) -> None:
 
 
 @given(st.sampled_from(cases()), st.integers(0, 120), st.text(max_size=5))
-def test_no_damaged_line_raises(case: Case, at: int, damage: str) -> None:
+def test_no_damaged_line_raises_an_error(case: Case, at: int, damage: str) -> None:
     line = (case.line[:at] + damage + case.line[at + 1 :]).replace("\n", "")
     record = maker(case.found).make(line.encode(), RECEIVED_AT)
     text = record["line"] if "reason" in record else record.get("head", "") + record["message"]
     assert text == line
 
 
-def test_a_maker_of_a_file_reads_no_clock() -> None:
+def test_records_of_a_file_do_not_depend_on_the_clock() -> None:
     origin = Origin(run_id="r1", file="a.log", generation="0")
     lines = [b"Mar 04 05:06:07 a vmkernel: 1:00:00:00.123 cpu0:1)x", b"", b"-->", b"junk"]
     first, second = (

@@ -1,4 +1,4 @@
-"""What a replay takes from the paths it is given, whose it is, and in which order."""
+"""Plans of a replay: which files are read, their hosts and VMs, and their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zst
 
-from ingest.replay import Options, Plan, SourceFile, plan
+from stunwatch.ingest.replay import Options, Plan, SourceFile, plan
 
 
 def planned(*paths: Path, **options: object) -> list[SourceFile]:
@@ -47,21 +47,21 @@ def names(what: list[SourceFile], root: Path) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zst], ids=["plain", "gz", "zst"])
-def test_the_content_tells_the_kind(tmp_path: Path, content: bytes, kind: str, pack) -> None:  # type: ignore[no-untyped-def]
+def test_the_kind_is_found_by_the_content(tmp_path: Path, content: bytes, kind: str, pack) -> None:  # type: ignore[no-untyped-def]
     path = write(tmp_path / "anything", pack(content))
-    (file,) = planned(path)
+    (file,) = planned(path, vm="web01")
     assert file.kind == kind
     assert file.size_bytes == path.stat().st_size
 
 
 def test_a_misleading_name_changes_nothing(tmp_path: Path) -> None:
-    (file,) = planned(write(tmp_path / "vmkernel.log", vmware_log()))
+    (file,) = planned(write(tmp_path / "vmkernel.log", vmware_log()), vm="web01")
     assert file.kind == "vmware_log"
     (file,) = planned(write(tmp_path / "picture.png", vmkernel()))
     assert file.kind == "syslog"
 
 
-def test_a_text_that_quotes_a_log_is_none(tmp_path: Path) -> None:
+def test_a_text_that_quotes_a_log_is_not_a_log(tmp_path: Path) -> None:
     write(tmp_path / "a" / "README.md", b"Look at this:\n" * 20 + vmkernel(count=3))
     write(tmp_path / "a" / "vmkernel.log", vmkernel())
     with plan([tmp_path / "a"]) as what:
@@ -69,7 +69,7 @@ def test_a_text_that_quotes_a_log_is_none(tmp_path: Path) -> None:
         assert [Path(name).name for name in what.skipped] == ["README.md"]
 
 
-# Whose they are
+# Hosts, VMs and datastores
 
 
 def tree(root: Path) -> Path:
@@ -80,7 +80,7 @@ def tree(root: Path) -> Path:
     return root
 
 
-def test_the_layout_of_folders(tmp_path: Path) -> None:
+def test_host_vm_and_datastore_come_from_the_folders(tmp_path: Path) -> None:
     what = planned(tree(tmp_path / "logs"))
     owners = {Path(file.name).name: file.owner for file in what}
     assert owners == {
@@ -91,12 +91,12 @@ def test_the_layout_of_folders(tmp_path: Path) -> None:
     }
 
 
-def test_a_hosts_own_folder(tmp_path: Path) -> None:
+def test_a_folder_of_one_host_gives_the_host_its_name(tmp_path: Path) -> None:
     root = tree(tmp_path / "logs")
     assert {file.host for file in planned(root / "esx01.lab.example")} == {"esx01.lab.example"}
 
 
-def test_options_stand_before_the_layout(tmp_path: Path) -> None:
+def test_options_take_precedence_over_the_folders(tmp_path: Path) -> None:
     what = planned(tree(tmp_path / "logs"), host="a", vm="b", datastore="c")
     assert {file.owner for file in what} == {
         ("syslog", "a", None, None),
@@ -105,18 +105,20 @@ def test_options_stand_before_the_layout(tmp_path: Path) -> None:
     }
 
 
-def test_a_lone_file_has_the_owner_it_is_given(tmp_path: Path) -> None:
+def test_a_single_vmware_log_needs_the_option_vm(tmp_path: Path) -> None:
     path = write(tmp_path / "esx01" / "vmware.log", vmware_log())
-    assert planned(path)[0].owner == ("vmware_log", None, None, None)
+    [complaint] = complaints(path)
+    assert complaint.startswith("vmware.log: it is not known which VM wrote it")
+    assert "Give --vm" in complaint
     assert planned(path, vm="web01")[0].owner == ("vmware_log", None, "web01", None)
 
 
-def test_a_lone_vmware_log_where_a_datastore_has_it(tmp_path: Path) -> None:
+def test_a_single_vmware_log_below_vmfs_volumes_gets_vm_and_datastore(tmp_path: Path) -> None:
     path = write(tmp_path / "vmfs/volumes/ds/web01/vmware-3.log", vmware_log())
     assert planned(path)[0].owner == ("vmware_log", None, "web01", "ds")
 
 
-def test_a_folder_that_holds_no_hosts_log_is_no_host(tmp_path: Path) -> None:
+def test_a_folder_without_a_hosts_log_is_not_taken_for_a_host(tmp_path: Path) -> None:
     write(tmp_path / "collected" / "of_yesterday.log", vmkernel())
     assert planned(tmp_path / "collected")[0].host is None
     write(tmp_path / "log" / "vmkernel.log", vmkernel())
@@ -126,7 +128,7 @@ def test_a_folder_that_holds_no_hosts_log_is_no_host(tmp_path: Path) -> None:
 # Order
 
 
-def test_the_oldest_comes_first(tmp_path: Path) -> None:
+def test_the_oldest_file_comes_first(tmp_path: Path) -> None:
     folder = tmp_path / "esx01/vmfs/volumes/ds/web01"
     for name, day in (("vmware.log", 9), ("vmware-2.log", 7), ("vmware-10.log", 8)):
         write(folder / name, vmware_log(day))
@@ -144,18 +146,18 @@ def test_the_oldest_comes_first(tmp_path: Path) -> None:
     ]
 
 
-def test_equal_times_go_by_number(tmp_path: Path) -> None:
+def test_files_with_equal_times_are_ordered_by_number(tmp_path: Path) -> None:
     for number in (10, 9, 1):
         write(tmp_path / "esx01" / f"vmware-{number}.log", vmware_log())
-    found = [Path(file.name).name for file in planned(tmp_path)]
+    found = [Path(file.name).name for file in planned(tmp_path, vm="web01")]
     assert found == ["vmware-1.log", "vmware-9.log", "vmware-10.log"]
 
 
-def test_the_first_time_is_that_of_the_first_stamp(tmp_path: Path) -> None:
+def test_the_first_event_time_is_that_of_the_first_timestamp(tmp_path: Path) -> None:
     path = write(tmp_path / "x.log", b"junk\n\nDec 31 05:06:07.089: vmx| x\n")
-    assert planned(path)[0].first_event_time == "2023-12-31T05:06:07.089Z"
-    assert planned(path, year=2009)[0].first_event_time == "2009-12-31T05:06:07.089Z"
-    vienna = planned(path, zone=ZoneInfo("Europe/Vienna"))[0]
+    assert planned(path, vm="a")[0].first_event_time == "2023-12-31T05:06:07.089Z"
+    assert planned(path, vm="a", year=2009)[0].first_event_time == "2009-12-31T05:06:07.089Z"
+    vienna = planned(path, vm="a", zone=ZoneInfo("Europe/Vienna"))[0]
     assert vienna.first_event_time == "2023-12-31T04:06:07.089Z"
     path = write(tmp_path / "y.csv", esxtop())
     assert planned(path)[0].first_event_time == "2024-06-30T12:00:00Z"
@@ -187,7 +189,7 @@ BUNDLE = {
     [("b.tgz", tgz), ("b.tar", tar), ("b.tar.zst", lambda members: zst(tar(members)))],
     ids=["tgz", "tar", "tar.zst"],
 )
-def test_a_bundle(tmp_path: Path, name: str, pack) -> None:  # type: ignore[no-untyped-def]
+def test_the_logs_of_a_bundle_get_host_vm_and_datastore(tmp_path: Path, name: str, pack) -> None:  # type: ignore[no-untyped-def]
     path = write(tmp_path / name, pack(BUNDLE))
     with plan([path]) as what:
         assert what.problems == []
@@ -214,20 +216,20 @@ def test_a_bundle(tmp_path: Path, name: str, pack) -> None:  # type: ignore[no-u
     assert not any(file.exists() for file in unpacked)
 
 
-def test_a_bundle_that_was_unpacked(tmp_path: Path) -> None:
+def test_an_unpacked_bundle_gives_the_same_files(tmp_path: Path) -> None:
     for name, content in BUNDLE.items():
         write(tmp_path / "collected" / name, content)
     for path in (tmp_path / "collected", next((tmp_path / "collected").iterdir())):
         assert {file.host for file in planned(path)} == {"esx01.lab.example"}
 
 
-def test_an_archive_of_hosts_and_one_of_a_host(tmp_path: Path) -> None:
+def test_archives_of_several_hosts_and_of_one_host_give_the_hosts(tmp_path: Path) -> None:
     many = write(tmp_path / "all.tgz", tgz({"esx01/vmkernel.log": vmkernel()}))
     one = write(tmp_path / "esx02.tar.gz", tgz({"var/log/vmkernel.log": vmkernel()}))
     assert [file.host for file in planned(many, one)] == ["esx01", "esx02"]
 
 
-def test_an_archive_within_an_archive_within_a_folder(tmp_path: Path) -> None:
+def test_nested_archives_are_unpacked(tmp_path: Path) -> None:
     inner = tgz({"esx01/vmkernel.log": vmkernel()})
     write(tmp_path / "logs" / "outer.tgz", tgz({"x/inner.tgz": inner}))
     (file,) = planned(tmp_path / "logs")
@@ -235,57 +237,62 @@ def test_an_archive_within_an_archive_within_a_folder(tmp_path: Path) -> None:
     assert file.host == "esx01"
 
 
-def test_of_an_archive_that_was_cut_off_the_rest_is_taken(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_read_up_to_the_cut(tmp_path: Path) -> None:
     members = {"esx01/vmkernel.log": vmkernel(count=60), "esx01/hostd.log": os.urandom(99_999)}
     path = write(tmp_path / "cut.tgz", tgz(members)[:-50_000])
     with plan([path]) as what:
         assert [file.kind for file in what.files] == ["syslog", "binary"]
-        assert "cut off" in what.problems[0].sentence
+        assert "truncated" in what.problems[0].sentence
 
 
-# What is wrong
+# Errors
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     assert complaints(tmp_path / "absent") == ["absent: there is no such file or folder"]
 
 
-def test_a_folder_without_logs(tmp_path: Path) -> None:
+def test_a_folder_without_logs_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a" / "notes.txt", b"nothing to see\n")
     assert complaints(tmp_path / "a") == ["a: there is no ESXi log in this folder"]
 
 
-def test_an_archive_without_logs(tmp_path: Path) -> None:
+def test_an_archive_without_logs_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tgz", tgz({"notes.txt": b"nothing to see\n"}))
     assert complaints(path) == ["a.tgz: there is no ESXi log in this archive"]
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\0" * 9000])
-def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
-    assert complaints(write(tmp_path / "a.log", content)) == ["a.log: it is empty"]
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"", mtime=0), b"\0" * 9000])
+def test_an_empty_file_is_reported(tmp_path: Path, content: bytes) -> None:
+    assert complaints(write(tmp_path / "a.log", content)) == ["a.log: the file is empty"]
 
 
-def test_an_empty_file_on_the_way_is_told_of_if_it_should_be_a_log(tmp_path: Path) -> None:
+def test_an_empty_file_in_a_folder_is_reported_if_its_name_is_a_logs(tmp_path: Path) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", b"")
     write(tmp_path / "esx01" / "marker", b"")
-    assert complaints(tmp_path) == ["vmkernel.log: it is empty"]
+    assert complaints(tmp_path) == ["vmkernel.log: the file is empty"]
 
 
-def test_a_binary_file(tmp_path: Path) -> None:
+def test_a_binary_file_is_reported_and_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"\x7fELF\x02\x01\0\0" + os.urandom(9999))
     with plan([path]) as what:
         assert [file.kind for file in what.files] == ["binary"]
-    assert complaints(path) == ["a.log: it holds binary data and no log; see the rejected lines"]
+    assert complaints(path) == [
+        "a.log: the file holds binary data and is not a log; its lines are rejected"
+        " (`stunwatch sql rejected_by_reason`)"
+    ]
 
 
-def test_a_file_of_prose(tmp_path: Path) -> None:
+def test_a_file_of_prose_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"On Monday the array was slow.\n\n   Very slow.\n")
     with plan([path]) as what:
         assert [file.kind for file in what.files] == ["syslog"]
-        assert "does not look like an ESXi log" in what.problems[0].sentence
+        assert "not recognised as an ESXi log" in what.problems[0].sentence
 
 
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "esx01" / "closed.log", vmkernel())
     write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
     real_open = Path.open
@@ -303,7 +310,9 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
 
-def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_read_permission_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
     real_scandir = os.scandir
 
@@ -316,13 +325,13 @@ def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert complaints(tmp_path) == ["esx01: it cannot be read: permission denied"]
 
 
-def test_neither_file_nor_folder(tmp_path: Path) -> None:
+def test_a_path_that_is_neither_file_nor_folder_is_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert complaints(tmp_path / "pipe") == ["pipe: it is neither a file nor a folder"]
     assert complaints(tmp_path) == [f"{tmp_path.name}: there is no ESXi log in this folder"]
 
 
-def test_a_link_to_nowhere_is_passed_over(tmp_path: Path) -> None:
+def test_a_dangling_link_is_skipped(tmp_path: Path) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", vmkernel())
     (tmp_path / "esx01" / "hostd.log").symlink_to("/nowhere/hostd.log")
     with plan([tmp_path]) as what:
@@ -331,13 +340,15 @@ def test_a_link_to_nowhere_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written_at", [-1e9, 1e12])
-def test_a_time_of_writing_that_cannot_be(tmp_path: Path, written_at: float) -> None:
+def test_an_impossible_modification_time_becomes_the_epoch(
+    tmp_path: Path, written_at: float
+) -> None:
     path = write(tmp_path / "vmkernel.log", vmkernel())
     os.utime(path, (written_at, written_at))
     assert planned(path)[0].written_at.year == 1970
 
 
-def test_a_damaged_archive(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported_and_partly_read(tmp_path: Path) -> None:
     content = bytearray(tar({"esx01/vmkernel.log": vmkernel(), "esx01/hostd.log": hostd()}))
     content[1536:1600] = b"\xff" * 64  # the second log's header
     with plan([write(tmp_path / "a.tar", bytes(content))]) as what:
@@ -347,7 +358,7 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
         ]
 
 
-def test_the_plan_knows_its_size(tmp_path: Path) -> None:
+def test_the_size_of_a_plan_is_the_sum_of_its_files(tmp_path: Path) -> None:
     what = plan([tree(tmp_path)])
     assert isinstance(what, Plan)
     assert what.size_bytes == sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file())

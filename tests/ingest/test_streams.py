@@ -1,4 +1,4 @@
-"""Compressed or not, whole or not: what can be read is read."""
+"""Reading of plain, compressed, truncated and damaged files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from trees import zst
 
-from ingest.replay.streams import BlockFile, Blocks, UnreadableError, beginning
+from stunwatch.ingest.replay.streams import LIMITS, BlockFile, Blocks, UnreadableError, beginning
 
 CONTENT = b"".join(b"line %d of a file of some length\n" % number for number in range(100_000))
 
 
 def read(path: Path) -> tuple[bytes, str | None]:
-    """What came out, and the complaint."""
+    """Return the bytes that were read, and the error."""
     pieces = []
     try:
         for block in Blocks(path):
@@ -38,7 +38,7 @@ def read(path: Path) -> tuple[bytes, str | None]:
     ],
     ids=["plain", "gzip", "two gzip members", "padded gzip", "zstd", "two zstd frames"],
 )
-def test_the_first_bytes_tell_how_a_file_is_packed(tmp_path: Path, packed: bytes) -> None:
+def test_the_compression_is_recognised_by_the_first_bytes(tmp_path: Path, packed: bytes) -> None:
     path = tmp_path / "any.name"
     path.write_bytes(packed)
     assert read(path) == (CONTENT, None)
@@ -48,7 +48,7 @@ def test_the_first_bytes_tell_how_a_file_is_packed(tmp_path: Path, packed: bytes
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zst], ids=["gzip", "zstd"])
-def test_of_a_file_that_was_cut_off_the_rest_is_read(tmp_path: Path, pack) -> None:  # type: ignore[no-untyped-def]
+def test_a_truncated_file_is_read_up_to_the_cut(tmp_path: Path, pack) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "cut"
     content = CONTENT + os.urandom(300_000)
     packed = pack(content)
@@ -57,10 +57,10 @@ def test_of_a_file_that_was_cut_off_the_rest_is_read(tmp_path: Path, pack) -> No
     assert content.startswith(found)
     assert len(found) > len(CONTENT)
     assert complaint is not None
-    assert "is cut off" in complaint
+    assert "is truncated" in complaint
 
 
-def test_a_damaged_gzip(tmp_path: Path) -> None:
+def test_a_damaged_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "damaged.gz"
     packed = bytearray(gzip.compress(os.urandom(3_000_000)))
     packed[2_000_000:2_000_100] = b"\xff" * 100
@@ -68,16 +68,58 @@ def test_a_damaged_gzip(tmp_path: Path) -> None:
     found, complaint = read(path)
     assert len(found) >= 1_000_000
     assert complaint is not None
-    assert "damaged" in complaint or "cut off" in complaint
+    assert "damaged" in complaint or "truncated" in complaint
 
 
-def test_a_bomb_comes_in_small_blocks(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(b"\0" * 300_000_000, compresslevel=9))
-    assert max(len(block) for block in Blocks(path)) <= 1 << 20
+BOMBS = [
+    gzip.compress(b"\0" * 100_000_000, compresslevel=9),
+    zst(b"\0" * 100_000_000),
+    zst(b"\n" * 100_000_000),
+]
 
 
-def test_no_permission_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bomb", BOMBS, ids=["gzip", "zstd", "zstd of line feeds"])
+def test_a_compression_bomb_gives_small_blocks_and_ends_early(tmp_path: Path, bomb: bytes) -> None:
+    path = tmp_path / "bomb"
+    path.write_bytes(bomb)
+    found, complaint = 0, ""
+    try:
+        for block in Blocks(path):
+            assert len(block) <= 4 << 20
+            found += len(block)
+    except UnreadableError as problem:
+        complaint = str(problem)
+    assert found <= LIMITS.most_bytes(len(bomb))
+    assert complaint.startswith("it unpacks to more than 200 times its size")
+
+
+def test_a_log_with_a_high_compression_ratio_is_not_a_bomb(tmp_path: Path) -> None:
+    line = b"2021-05-06T07:08:%02d.%03dZ cpu1:2097)NMP: nmp_ThrottleLogForDevice: the same again\n"
+    content = b"".join(line % (each // 1000 % 60, each % 1000) for each in range(100_000))
+    for pack in (gzip.compress, zst):
+        path = tmp_path / "flood"
+        path.write_bytes(pack(content))
+        assert read(path) == (content, None)
+
+
+def test_many_small_gzip_members_take_linear_time(tmp_path: Path) -> None:
+    path = tmp_path / "members.gz"
+    path.write_bytes(gzip.compress(b"", mtime=0) * 50_000 + gzip.compress(b"x", mtime=0))
+    assert read(path) == (b"x", None)
+
+
+def test_text_after_gzip_data_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "trailing.gz"
+    path.write_bytes(gzip.compress(CONTENT) + b"something else")
+    found, complaint = read(path)
+    assert found == CONTENT
+    assert complaint is not None
+    assert "damaged" in complaint
+
+
+def test_a_missing_or_unreadable_file_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert read(tmp_path / "absent")[1] == "it cannot be read: no such file or directory"
     assert read(tmp_path)[1] == "it cannot be read: is a directory"
 
@@ -88,7 +130,7 @@ def test_no_permission_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert read(tmp_path / "x")[1] == "it cannot be read: permission denied"
 
 
-def test_blocks_as_a_file(tmp_path: Path) -> None:
+def test_a_block_file_reads_any_number_of_bytes(tmp_path: Path) -> None:
     path = tmp_path / "plain"
     path.write_bytes(CONTENT)
     file = BlockFile(Blocks(path))
@@ -98,7 +140,7 @@ def test_blocks_as_a_file(tmp_path: Path) -> None:
     assert file.read(5) == b""
 
 
-def test_the_beginning_of_a_cut_file_is_what_there_is(tmp_path: Path) -> None:
+def test_the_beginning_of_a_truncated_file_is_returned(tmp_path: Path) -> None:
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(os.urandom(10_000))[:5000])
     assert 0 < len(beginning(path, 100_000)) < 10_000

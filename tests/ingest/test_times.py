@@ -1,4 +1,4 @@
-"""Stamps become UTC text."""
+"""Conversion of timestamps to UTC text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.times import Stamps, UptimeClock
+from stunwatch.ingest.times import MOST_ANCHORS, Stamps, UptimeClock
 
 WRITTEN_AT = datetime(2012, 1, 3, 4, 5, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ WRITTEN_AT = datetime(2012, 1, 3, 4, 5, tzinfo=UTC)
         ("2012-02-29T00:00:00Z", "2012-02-29T00:00:00Z"),
     ],
 )
-def test_a_dated_stamp_keeps_its_digits(stamp: str, expected: str) -> None:
+def test_a_timestamp_with_a_date_keeps_its_fraction_digits(stamp: str, expected: str) -> None:
     assert Stamps(written_at=WRITTEN_AT).event_time(stamp) == expected
 
 
@@ -53,10 +53,10 @@ def test_a_dated_stamp_keeps_its_digits(stamp: str, expected: str) -> None:
         "Mai 04 05:06:07",
     ],
 )
-def test_an_impossible_time_is_none(stamp: str) -> None:
+def test_an_impossible_time_gives_none(stamp: str) -> None:
     stamps = Stamps(written_at=WRITTEN_AT)
     assert stamps.event_time(stamp) is None
-    assert stamps.event_time(stamp) is None  # when remembered, too
+    assert stamps.event_time(stamp) is None  # also from the cache
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_an_impossible_time_is_none(stamp: str) -> None:
         ("2015-09-10T20:45:47.99Z", "0.010", "2015-09-10T20:45:48.000Z"),
     ],
 )
-def test_a_burst_is_added(stamp: str, burst: str, expected: str) -> None:
+def test_the_burst_is_added_to_the_timestamp(stamp: str, burst: str, expected: str) -> None:
     assert Stamps(written_at=WRITTEN_AT).event_time(stamp, burst) == expected
 
 
-def test_a_stamp_without_a_zone_is_of_the_given_one() -> None:
+def test_a_timestamp_without_a_zone_is_in_the_given_zone() -> None:
     stamps = Stamps(written_at=WRITTEN_AT, zone=ZoneInfo("Europe/Vienna"))
     assert stamps.event_time("2011-07-04 05:06:07,891") == "2011-07-04T03:06:07.891Z"
     assert stamps.event_time("Jul 04 05:06:07.891") == "2011-07-04T03:06:07.891Z"
@@ -80,7 +80,7 @@ def test_a_stamp_without_a_zone_is_of_the_given_one() -> None:
     assert stamps.event_time("2011-07-04T05:06:07Z") == "2011-07-04T05:06:07Z"
 
 
-def test_the_year_goes_back_over_new_year() -> None:
+def test_december_in_a_file_written_in_january_is_last_year() -> None:
     stamps = Stamps(written_at=WRITTEN_AT)
     found = [
         stamps.event_time(stamp)
@@ -94,11 +94,11 @@ def test_the_year_goes_back_over_new_year() -> None:
     ]
 
 
-def test_a_leap_day_goes_back_to_a_leap_year() -> None:
+def test_a_leap_day_without_a_year_gets_the_last_leap_year() -> None:
     assert Stamps(written_at=WRITTEN_AT).event_time("Feb 29 01:02:03") == "2008-02-29T01:02:03Z"
 
 
-def test_a_given_year_is_that_of_the_first_stamp() -> None:
+def test_a_given_year_is_the_year_of_the_first_timestamp() -> None:
     stamps = Stamps(written_at=WRITTEN_AT, year=2006)
     found = [
         stamps.event_time(stamp)
@@ -117,14 +117,14 @@ def test_a_given_year_is_that_of_the_first_stamp() -> None:
     ]
 
 
-def test_a_quiet_autumn_turns_the_year_too() -> None:
+def test_a_drop_of_seven_months_increments_the_year() -> None:
     stamps = Stamps(written_at=WRITTEN_AT, year=2006)
     assert stamps.event_time("Aug 30 01:02:03") == "2006-08-30T01:02:03Z"
     assert stamps.event_time("Jan 30 01:02:03") == "2007-01-30T01:02:03Z"
     assert stamps.event_time("Sep 30 01:02:03") == "2007-09-30T01:02:03Z"
 
 
-def test_a_live_source_lives_through_new_year() -> None:
+def test_a_live_source_gets_the_new_year_after_new_year() -> None:
     stamps = Stamps(written_at=datetime(2011, 12, 31, 23, tzinfo=UTC))
     assert stamps.event_time("Dec 31 23:00:00") == "2011-12-31T23:00:00Z"
     assert stamps.event_time("Jan 03 23:00:00") == "2011-01-03T23:00:00Z"
@@ -136,7 +136,7 @@ def test_a_live_source_lives_through_new_year() -> None:
     st.datetimes(datetime(1971, 1, 1), datetime(2198, 12, 31)),
     st.integers(-14 * 60, 14 * 60),
 )
-def test_any_zone_gives_the_same_moment(moment: datetime, minutes: int) -> None:
+def test_timestamps_in_any_zone_give_the_same_time(moment: datetime, minutes: int) -> None:
     zone = timezone(timedelta(minutes=minutes))
     stamp = moment.replace(tzinfo=UTC).astimezone(zone).isoformat(timespec="microseconds")
     found = Stamps(written_at=WRITTEN_AT).event_time(stamp)
@@ -152,16 +152,16 @@ COUNT_DOWN = [
 ]
 
 
-def test_spans_come_from_the_uptime() -> None:
+def test_spans_between_lines_are_those_of_the_uptime() -> None:
     clock = UptimeClock()
     times = [clock.event_time("a", f"2010-04-27T10:16:{s}Z", up) for s, up in COUNT_DOWN]
     assert (times[0], times[-1]) == ("2010-04-27T10:16:27.318Z", "2010-04-27T10:16:31.213Z")
 
 
-def test_stamp_and_uptime_turn_their_seconds_at_different_moments() -> None:
+def test_timestamp_and_uptime_may_change_seconds_at_different_moments() -> None:
     clock = UptimeClock()
     assert clock.event_time("a", "2010-04-27T10:14:50Z", "84:18:41:26.487").endswith(":50.487Z")
-    # 47 ms later, although the stamp is a second later
+    # 47 ms later, although the timestamp is a second later
     assert clock.event_time("a", "2010-04-27T10:14:51Z", "84:18:41:26.534").endswith(":50.534Z")
     assert clock.event_time("a", "2010-04-27T10:14:51Z", "84:18:41:27.486").endswith(":51.486Z")
 
@@ -173,14 +173,25 @@ def test_each_host_has_its_own_anchor() -> None:
     assert clock.event_time("a", "2010-04-27T10:14:51Z", "84:18:41:27.000").endswith(":51.000Z")
 
 
-def test_a_reboot_anchors_anew() -> None:
+def test_a_reboot_sets_a_new_anchor() -> None:
     clock = UptimeClock()
     clock.event_time("a", "2010-04-27T10:59:50Z", "84:18:41:26.487")
     assert clock.event_time("a", "2010-04-27T11:00:00Z", "0:00:00:09.250").endswith("00:00.250Z")
 
 
-def test_minutes_and_years_carry() -> None:
+def test_milliseconds_from_the_uptime_carry_into_the_next_year() -> None:
     clock = UptimeClock()
     clock.event_time("a", "2010-12-31T23:59:59Z", "0:00:00:01.900")
     moved = clock.event_time("a", "2010-12-31T23:59:59Z", "0:00:00:02.100")
     assert moved == "2011-01-01T00:00:00.100Z"
+
+
+def test_uptimes_of_forged_hosts_use_limited_memory() -> None:
+    clock = UptimeClock()
+    for number in range(MOST_ANCHORS + 500):
+        clock.event_time(f"made-up-{number}", "2024-05-06T07:08:09Z", "0:00:00:01.500")
+        if number % 100 == 0:
+            clock.event_time("esx01", "2024-05-06T07:08:09Z", "1:00:00:05.250")
+    assert len(clock._offset_ms) == MOST_ANCHORS
+    later = clock.event_time("esx01", "2024-05-06T07:08:11Z", "1:00:00:06.750")
+    assert later == "2024-05-06T07:08:10.750Z"

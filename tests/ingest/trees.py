@@ -1,4 +1,4 @@
-"""Builds the folders and archives that the tests replay."""
+"""Builds folders and archives for the tests of replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITTEN_AT = datetime(2024, 6, 30, 12, tzinfo=UTC).timestamp()
 
 
 def vmware_log(day: int = 6, count: int = 3, month: int = 5) -> bytes:
-    """Own lines of ESXi 8, one a second."""
+    """Return lines in the format of ESXi 8, one per second."""
     return b"".join(
         b"2024-%02d-%02dT07:08:%02d.123Z In(05) vcpu-0 - line %d\r\n" % (month, day, number, number)
         for number in range(count)
@@ -23,7 +23,7 @@ def vmware_log(day: int = 6, count: int = 3, month: int = 5) -> bytes:
 
 
 def vmkernel(day: int = 6, count: int = 3) -> bytes:
-    """Own lines of ESXi 7, one a second."""
+    """Return lines in the format of ESXi 7, one per second."""
     return b"".join(
         b"2021-05-%02dT07:08:%02d.123Z cpu1:2097)Vol3: 731: line %d\n" % (day, number, number)
         for number in range(count)
@@ -31,7 +31,7 @@ def vmkernel(day: int = 6, count: int = 3) -> bytes:
 
 
 def hostd(day: int = 6) -> bytes:
-    """An own line of ESXi 7 that goes on."""
+    """Return a message of ESXi 7 with a continuation line."""
     return (
         b"2021-05-%02dT07:08:09.123Z info hostd[9B1C2D70] [Originator@6876 sub=Vimsvc] {\n"
         b"--> }\n" % day
@@ -39,7 +39,7 @@ def hostd(day: int = 6) -> bytes:
 
 
 def esxtop(host: str = "esx01", rows: int = 2) -> bytes:
-    """Own samples of one device, 5 s apart."""
+    """Return samples of one device, 5 s apart."""
     head = rf'"(PDH-CSV 4.0) (UTC)(0)","\\{host}\Physical Disk Adapter(vmhba1)\Reads/sec"' + "\n"
     return head.encode() + b"".join(
         b'"05/06/2021 07:08:%02d","%d.5"\n' % (number * 5, number) for number in range(rows)
@@ -47,7 +47,7 @@ def esxtop(host: str = "esx01", rows: int = 2) -> bytes:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """The file, with a known time of writing."""
+    """Write a file with a fixed modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     os.utime(path, (WRITTEN_AT, WRITTEN_AT))
@@ -55,7 +55,7 @@ def write(path: Path, content: bytes) -> Path:
 
 
 def tar(members: dict[str, bytes]) -> bytes:
-    """An archive of these members, with a link and a folder among them."""
+    """Return an archive of these members, with a link and a folder among them."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         folder = tarfile.TarInfo("empty")

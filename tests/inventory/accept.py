@@ -1,4 +1,4 @@
-"""Rewrites `expected.jsonl` of the inventory cases from what the code says now: read the diff.
+"""Rewrites `expected.jsonl` of the inventory cases with the code's current output. Check the diff.
 
 python -m tests.inventory.accept [case …]
 """

@@ -1,4 +1,4 @@
-"""The cases of `tests/inventory/cases`: what a host printed, and the items that it makes."""
+"""The cases of `tests/inventory/cases`: a host's outputs, and the expected items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stunwatch.inventory.outputs import outputs_in
 
 CASES = sorted(path for path in Path(__file__).with_name("cases").iterdir() if path.is_dir())
 UNNAMED = "esx00"
-"""Whose outputs they are where they do not say it."""
+"""The host of outputs that do not contain its name."""
 OBSERVED_AT_US = 1_336_000_000_000_000
 
 
@@ -23,7 +23,7 @@ def items_in(text: str) -> list[dict[str, Any]]:
 
 
 def golden(case: Path) -> str:
-    """An item a line, without its identity and the fields that are empty."""
+    """Return one item per line, without ids and empty fields."""
     hidden = {"event_id", "detector", "revision", "is_deleted", "run_id", "observed_at"}
     lines = []
     for item in items_in((case / "input.txt").read_text()):

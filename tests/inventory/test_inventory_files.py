@@ -1,4 +1,4 @@
-"""Whose outputs a file holds, and from when."""
+"""The host and the time of a file with outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hosts(*paths: Path, host: str | None = None) -> list[str]:
     return sorted(source.host for source in read(paths, host, None).sources)
 
 
-def test_a_host_is_given_or_says_its_name_in_the_file_or_beside_it(tmp_path: Path) -> None:
+def test_the_host_comes_from_the_option_the_file_or_a_neighbouring_file(tmp_path: Path) -> None:
     alone = write(tmp_path / "a/extents.txt", EXTENTS)
     assert hosts(alone, host="esx01") == ["esx01"]
     assert hosts(alone) == []
@@ -43,7 +43,7 @@ def test_a_host_is_given_or_says_its_name_in_the_file_or_beside_it(tmp_path: Pat
     assert hosts(tmp_path / "c") == ["esx03.lab.example"] * 2
 
 
-def test_a_name_beside_two_hosts_is_nobodys(tmp_path: Path) -> None:
+def test_a_file_between_two_hosts_has_no_host(tmp_path: Path) -> None:
     write(tmp_path / "esx01.txt", HOSTNAME.format("esx01") + EXTENTS)
     write(tmp_path / "esx02.txt", HOSTNAME.format("esx02") + EXTENTS)
     write(tmp_path / "unnamed.txt", EXTENTS)
@@ -52,7 +52,7 @@ def test_a_name_beside_two_hosts_is_nobodys(tmp_path: Path) -> None:
     assert [Path(problem.path).name for problem in reading.problems] == ["unnamed.txt"]
 
 
-def test_the_fuller_of_two_names_is_the_hosts(tmp_path: Path) -> None:
+def test_the_longer_of_two_names_is_the_hosts_name(tmp_path: Path) -> None:
     file = write(tmp_path / "esx01.txt", HOSTNAME.format("esx01") + EXTENTS)
     [source] = read([file], "esx01", None).sources
     assert (source.host, source.given_name) == ("esx01.lab.example", "esx01")
@@ -60,14 +60,14 @@ def test_the_fuller_of_two_names_is_the_hosts(tmp_path: Path) -> None:
     assert source.host == "other"
 
 
-def test_the_time_is_that_of_writing_or_what_was_given(tmp_path: Path) -> None:
+def test_the_time_is_the_modification_time_or_the_given_one(tmp_path: Path) -> None:
     file = write(tmp_path / "extents.txt", EXTENTS)
     assert read([file], "esx01", None).sources[0].observed_at == WRITTEN_AT
     at = datetime(2020, 1, 1, tzinfo=UTC)
     assert read([file], "esx01", at).sources[0].observed_at == at
 
 
-def test_a_bundle_is_read_unpacked_and_as_an_archive(tmp_path: Path) -> None:
+def test_a_bundle_is_read_as_a_folder_and_as_an_archive(tmp_path: Path) -> None:
     name = "esx-esx04.lab.example-2024-05-06--07.08-1234567"
     commands = tmp_path / name / "commands"
     write(commands / "localcli_storage-vmfs-extent-list.txt", EXTENTS)
@@ -83,7 +83,7 @@ def test_a_bundle_is_read_unpacked_and_as_an_archive(tmp_path: Path) -> None:
     assert (source.host, source.observed_at) == ("esx04.lab.example", WRITTEN_AT)
 
 
-def test_what_cannot_be_used_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_an_unusable_file_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     good = write(tmp_path / "good.txt", EXTENTS)
     prose = write(tmp_path / "prose.txt", "Dear all,\nthe LUN is called gold.\n")
     binary = tmp_path / "binary.txt"

@@ -1,4 +1,4 @@
-"""What hosts print becomes items; the cases are in `cases/`."""
+"""Conversion of esxcli outputs to items; the cases are in `cases/`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SCHEMA = json.loads(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_items_are_those_expected(case: Path) -> None:
+def test_each_case_gives_the_expected_items(case: Path) -> None:
     assert golden(case) == (case / "expected.jsonl").read_text()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_items_keep_to_the_schema_and_have_names_of_their_own(case: Path) -> None:
+def test_items_match_the_schema_and_have_unique_ids(case: Path) -> None:
     items = items_in((case / "input.txt").read_text())
     for item in items:
         Draft202012Validator(SCHEMA).validate(item)
     assert len({item["event_id"] for item in items}) == len(items)
-    # The same file again is the same items.
+    # The same file gives the same items again.
     assert items == items_in((case / "input.txt").read_text())
 
 
-def test_outputs_stand_one_after_the_other_in_any_order() -> None:
+def test_several_outputs_in_one_text_are_read_in_any_order() -> None:
     texts = [(case / "input.txt").read_text() for case in CASES if case.name != "json_of_a_bundle"]
     forwards, backwards = outputs_in("\n".join(texts)), outputs_in("\n".join(texts[::-1]))
     one_by_one = [output for text in texts for output in outputs_in(text)]
@@ -46,6 +46,6 @@ def test_outputs_stand_one_after_the_other_in_any_order() -> None:
 
 
 @given(st.text(max_size=2000))
-def test_no_text_is_too_strange_to_be_read(text: str) -> None:
+def test_any_text_is_read_without_an_error(text: str) -> None:
     assert isinstance(outputs_in(text), list)
     assert isinstance(items_in(text), list)

@@ -1,6 +1,7 @@
-"""Over a year of a fleet, investigations answer in about a second: see `year/README.md`.
+"""With a year of data, investigations answer in about a second: see `year/README.md`.
 
-Speed is a ratio in one run: whatever else the machine does slows an answer down and a measure too.
+The test compares with a measuring query in the same run, because other load on the machine slows
+down both.
 """
 
 from __future__ import annotations
@@ -14,42 +15,43 @@ import pytest
 
 from stunwatch.investigations import investigations
 from stunwatch.schema import statements
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server, running
 
 YEAR = Path(__file__).parent / "year"
 
 NOW = datetime.now(UTC)
-"""The year's last moment."""
+"""The end of the year."""
 
 ROWS = {
     "latency_baselines_stored": 1_060_000,
     "latency_samples_stored": 25_000_000,
     "latency_windows_stored": 54_800_000,
 }
-"""Tables that are too large for one insert; all others are filled at once."""
+"""Tables that are too large for one insert. All others are filled with one."""
 
 AT_A_TIME = 5_000_000
 
 GIVEN = {"at": f"{NOW - timedelta(days=60):%Y-%m-%d} 12:00:00"}
-"""What a person must say."""
+"""Values of the required parameters."""
 
 OF_RAW_LINES = {"what_is_missing"}
-"""They read every line and sample ever stored, for gaps in files: a minute is their limit."""
+"""Investigations that read every stored line and sample, to find gaps in files. Their limit is one
+minute."""
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 MEASURE = "SELECT sum(sipHash64(number)) FROM numbers_mt(30000000)"
-"""Takes two idle cores half a second."""
+"""The measuring query. It takes half a second on two idle cores."""
 
 MEASURES = 5
-"""An answer may take as long as so many of these."""
+"""An answer may take as long as this number of measuring queries."""
 
 times: list[tuple[str, float, float]] = []
-"""Of each investigation: its name, the seconds its answer took, and the measure's just before."""
+"""For each investigation: its name, its seconds, and those of the measuring query before it."""
 
 
 def fill(server: Server, table: str) -> None:
-    """Fill a table, in pieces that leave the server's memory to others."""
+    """Fill a table in several inserts, to limit the server's memory."""
     (insert,) = statements((YEAR / f"{table}.sql").read_text())
     for first in range(0, ROWS.get(table, 1), AT_A_TIME):
         rows = min(AT_A_TIME, ROWS.get(table, 1) - first)
@@ -65,7 +67,7 @@ def fill(server: Server, table: str) -> None:
 
 
 def best_of_three(server: Server, query: str, parameters: dict[str, str]) -> float:
-    """The seconds that an answer takes."""
+    """Return the shortest of three durations of a query, in seconds."""
     tries = []
     for _ in range(3):
         started = time.monotonic()
@@ -78,7 +80,7 @@ def best_of_three(server: Server, query: str, parameters: dict[str, str]) -> flo
 @pytest.fixture(scope="module")
 def a_year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("year")) as server:
-        # Its table is filled by itself: a year of weeks, of which samples are kept for few.
+        # Its table is filled directly, because samples are not kept for all weeks of the year.
         server.admin.command("DROP VIEW latency_baselines_intake")
         for path in sorted(YEAR.glob("*.sql")):
             started = time.monotonic()
@@ -91,7 +93,7 @@ def a_year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("name", investigations())
-def test_it_answers_in_about_a_second(a_year: Server, name: str) -> None:
+def test_an_investigation_answers_in_about_a_second(a_year: Server, name: str) -> None:
     investigation = investigations()[name]
     parameters = investigation.parameters(
         {each: GIVEN[each] for each, value in investigation.defaults.items() if value is None}

@@ -1,4 +1,4 @@
-"""Every investigation answers from known rows what a person would see: `cases/NAME.yaml`."""
+"""Every investigation returns the expected rows from known rows: `cases/NAME.yaml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from stunwatch.investigations import investigations
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server
 
 CASES = Path(__file__).parent / "cases"
 
@@ -23,7 +23,7 @@ _IDS = {"event_id", "change_id"}
 
 
 def _plain(value: Any) -> Any:
-    """A value as a case spells it: times to the second where they have no fraction."""
+    """Format a value as in a case: times without a fraction if it is zero."""
     if isinstance(value, datetime):
         value = f"{value:%Y-%m-%d %H:%M:%S.%f}"
     elif isinstance(value, date):
@@ -48,10 +48,10 @@ def _shifted(row: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def _rows_in(case: dict[str, Any], table: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table, with the case's defaults under them.
+    """Return the rows of a table, completed with the case's defaults.
 
-    An identity may be any word, and is one of its own where the row gives none. `times` and
-    `every_s` make many rows of one, each so many seconds after the one before.
+    An id can be any word; a row without one gets its own. `times` and `every_s` repeat a row, each
+    this many seconds after the previous one.
     """
     for number, given in enumerate(case["rows"][table]):
         row = {**case.get("defaults", {}).get(table, {}), **given}
@@ -67,38 +67,31 @@ def _rows_in(case: dict[str, Any], table: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _fill(server: Server, case: dict[str, Any]) -> None:
+def fill(server: Server, case: dict[str, Any]) -> None:
+    """Store the rows of a case."""
     for table in case["rows"]:
         lines = b"\n".join(orjson.dumps(row) for row in _rows_in(case, table))
         for _ in server.admin.stream(
             f"INSERT INTO {table} FORMAT JSONEachRow\n{lines.decode()}",
-            # Every revision is stored, as if each had come by itself.
+            # Store every revision, as if each came with a separate insert.
             settings={"optimize_on_insert": "0", "input_format_skip_unknown_fields": "1"},
         ):
             pass
 
 
 def _asked(server: Server, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `stunwatch sql NAME` answers to a reader."""
+    """Return the rows of `stunwatch sql NAME`, queried as `reader`."""
     investigation = investigations()[name]
     given = {each: str(_plain(value)) for each, value in parameters.items()}
     rows = server.reader.named_rows(investigation.query, investigation.parameters(given))
     return [{column: _plain(value) for column, value in row.items()} for row in rows]
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("clickhouse")) as started:
-        # What is kept for 30 days would be gone at the next merge: cases lie in a known past.
-        started.admin.command("SYSTEM STOP TTL MERGES source_activity_stored")
-        yield started
-
-
 @pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.yaml")))
-def test_case(server: Server, name: str) -> None:
+def test_an_investigation_returns_the_rows_of_its_case(server: Server, name: str) -> None:
     case = yaml.safe_load((CASES / f"{name}.yaml").read_text())
     server.empty()
-    _fill(server, case)
+    fill(server, case)
     for ask in case["asks"]:
         expected = [
             {column: _plain(value) for column, value in row.items()} for row in ask["answer"]

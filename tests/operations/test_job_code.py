@@ -1,4 +1,4 @@
-"""The live job's code is a copy that changes by an upgrade alone, and can go back."""
+"""The live job's code is a copy that changes only by an upgrade, and can be rolled back."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from stunwatch.runtime import job_code
-from stunwatch.settings import ROOT, Settings, load_settings
+from stunwatch.folders import PACKAGE
+from stunwatch.local import job_code
+from stunwatch.settings import Settings, load_settings
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "checkout"
-    for name in job_code.FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("cases"))
-    monkeypatch.setattr(job_code, "ROOT", folder)
+    folder = tmp_path / "checkout" / "stunwatch"
+    for name in job_code.PACKAGES:
+        shutil.copytree(PACKAGE / name, folder / name, ignore=shutil.ignore_patterns("cases"))
+    shutil.copy(PACKAGE / "__init__.py", folder)
+    monkeypatch.setattr(job_code, "PACKAGE", folder)
     return folder
 
 
@@ -35,15 +37,20 @@ def change(checkout: Path) -> None:
         file.write("# changed\n")
 
 
-def test_without_a_copy_there_is_nothing_to_go_back_to(settings: Settings) -> None:
+def test_without_a_copy_there_is_nothing_to_roll_back_to(settings: Settings) -> None:
     assert job_code.current(settings) is None
     assert not job_code.go_back(settings)
 
 
-def test_what_the_job_imports_is_in_the_copy(settings: Settings, checkout: Path) -> None:
+def test_the_copy_contains_everything_that_the_job_imports(
+    settings: Settings, checkout: Path
+) -> None:
     copy = job_code.take(settings, on_trial=False)
     shutil.rmtree(checkout)
-    script = "import jobs.detect, engine.tracking, ingest.records as r; print(r.__file__)"
+    script = (
+        "import stunwatch.engine.tracking, stunwatch.jobs.detect;"
+        " import stunwatch.ingest.records as records; print(records.__file__)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=settings.home,
@@ -52,10 +59,10 @@ def test_what_the_job_imports_is_in_the_copy(settings: Settings, checkout: Path)
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == str(copy / "ingest/records.py")
+    assert done.stdout.strip() == str(copy / "stunwatch/ingest/records.py")
 
 
-def test_a_version_on_trial_is_kept_or_gives_way(settings: Settings, checkout: Path) -> None:
+def test_a_version_on_trial_is_kept_or_rolled_back(settings: Settings, checkout: Path) -> None:
     old = job_code.take(settings, on_trial=False)
     change(checkout)
     new = job_code.take(settings, on_trial=True)
@@ -73,7 +80,7 @@ def test_a_version_on_trial_is_kept_or_gives_way(settings: Settings, checkout: P
     assert not job_code.go_back(settings)
 
 
-def test_the_same_code_is_no_trial(settings: Settings, checkout: Path) -> None:
+def test_unchanged_code_starts_no_trial(settings: Settings, checkout: Path) -> None:
     copy = job_code.take(settings, on_trial=False)
     assert job_code.take(settings, on_trial=True) == copy
     assert job_code.previous(settings) is None

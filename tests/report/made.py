@@ -1,4 +1,4 @@
-"""Contents of a report, made up: what the database would answer."""
+"""Test data for reports: rows as the database would return them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,31 @@ INCIDENT: Row = {
     "last_event_at": ENDED_AT,
     "state": "closed",
     "scope": "array_or_fabric",
-    "verdict": "Since 02:10, DAVG above 1 000 ms on 6 LUNs from 9 hosts: array or fabric,"
-    " not one LUN; 14 VMs stunned, worst 237 s; reservations recover.",
+    "verdict": "Since 2026-03-02 02:10 UTC, esxtop DAVG up to 1,000 ms on 6 LUNs from 9 hosts:"
+    " several LUNs and hosts affected, suspect the array or the fabric; 14 VMs stunned,"
+    " worst 237 s; 3 reservation conflicts cleared.",
     "confidence": "high",
     "severity": "critical",
     "next_steps": [
         {
             "step": "Check the path policy of these LUNs",
-            "because": "all of them are slow from every host at once",
+            "because": "the inventory does not show the path policy",
             "kb": "1011340",
             "against": None,
         },
         {
             "step": "Reset naa.60060160a1b02e00c4d5e6f708192a3b",
-            "because": "its count-downs fail",
+            "because": "2 conflicts: all retries failed",
             "kb": "1021187",
-            "against": "No inventory proves that no raw device mapping uses it.",
+            "against": "An RDM may use the LUN",
+            "precondition": "No physical backup server uses the LUN",
+            "risk_level": "high",
+            "risk": "It aborts the I/O of every host",
         },
     ],
     "hosts": ["esx01.lab.example", "esx02.lab.example"],
     "reporting_hosts": 12,
-    "missing": ["No inventory says which device carries ds-bronze."],
+    "missing": ["No inventory shows the LUN of ds-bronze."],
     "stun_count": 120,
     "worst_stun_us": 237_087_978,
     "conflict_count": 3,
@@ -97,7 +101,7 @@ NO_FIGURES: dict[str, Row] = {
 
 
 def spot(at: datetime, duration_us: int, cause: str, vm: str = "web01", **more: Any) -> Row:
-    """A spot of the drawing on which one stun lies."""
+    """Return a spot of the drawing with one stun."""
     return {
         "shown_cause": cause,
         "belongs": 1,
@@ -111,13 +115,13 @@ def spot(at: datetime, duration_us: int, cause: str, vm: str = "web01", **more: 
 
 
 def causes_of(spots: list[Row]) -> list[Row]:
-    """The stuns of the drawing, counted."""
+    """Count the stuns of the drawing by cause."""
     counts = Counter(each["shown_cause"] for each in spots)
     return [{"cause": cause, "stuns": count} for cause, count in counts.most_common()]
 
 
 def latency(devices: int) -> list[Row]:
-    """A row a minute and device: slow while the incident lasts."""
+    """Return a row per minute and device. Devices are slow during the incident."""
     rows = []
     for number in range(devices):
         for minute in range(102):
@@ -132,12 +136,12 @@ def latency(devices: int) -> list[Row]:
                     "hosts": 9,
                 }
             )
-    # Nobody measured for a while.
+    # A gap without measurements.
     return [each for each in rows if not 20 <= (each["minute_at"] - OPENED_AT) / MINUTE < 24]
 
 
 def evening(stuns: int = 120) -> dict[str, list[Row]]:
-    """An array's bad evening."""
+    """Return the rows of an incident of an array."""
     chance = random.Random("evening")
     causes = ["snapshot_remove"] * 5 + ["snapshot_create", "vmotion", "unknown", "storage_vmotion"]
     spots = [
@@ -209,6 +213,7 @@ def evening(stuns: int = 120) -> dict[str, list[Row]]:
             {
                 "change_id": "0b6f3f0e-6f5c-5b0e-9a3e-2f6f0c1d2e3f",
                 "changed_at": ENDED_AT - 4 * MINUTE,
+                "told_by": "noted",
                 "kind": "path_policy",
                 "title": "Round Robin",
                 "concerns": "",
@@ -216,6 +221,7 @@ def evening(stuns: int = 120) -> dict[str, list[Row]]:
             {
                 "change_id": "1b6f3f0e-6f5c-5b0e-9a3e-2f6f0c1d2e3f",
                 "changed_at": OPENED_AT - timedelta(hours=30),
+                "told_by": "noted",
                 "kind": "firmware",
                 "title": "array 5.2.1",
                 "concerns": "ds-gold",
@@ -276,7 +282,7 @@ def contents(
     figures: dict[str, Row] | None = None,
     **incident: Any,
 ) -> Contents:
-    """A report's contents: empty but for these rows and the fields of the incident given."""
+    """Return a report's contents: empty except for these rows and fields of the incident."""
     told = {**INCIDENT, **incident}
     answers = {
         **{name: [] for name in QUESTIONS},

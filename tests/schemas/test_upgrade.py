@@ -1,4 +1,4 @@
-"""What was stored before samples told who measured them is theirs who did, and stays one row."""
+"""After an upgrade, old rows are unchanged and tables have the new columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from stunwatch import schema
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server, running, without_kafka
 
 KEYED = ("latency_samples_stored", "latency_baselines_stored", "latency_hours_stored")
+NEW_MEMBERS = (
+    ", evidence_ids Array(UUID), precondition Nullable(String), risk_level Nullable(String),"
+    " risk Nullable(String)"
+)
+STUN = next((Path(__file__).parents[2] / "schemas/samples").glob("stun.v1.*.pass.json"))
 SAMPLE = (
     "INSERT INTO latency_samples_stored (sampled_at, received_at, host, object_class, device,"
     " davg_ms, offset{columns}) VALUES ('2024-05-06 07:08:00', now64(6), 'esx01',"
@@ -23,18 +28,19 @@ SAMPLE = (
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("upgrade")) as made:
-        # They name the new column; `stunwatch up` makes them anew around a change.
+        # They contain the new column. `stunwatch up` recreates them when it applies a change.
         for view in ("latency_baselines_intake", "latency_hours_intake"):
             made.admin.command(f"DROP VIEW {view} SYNC")
         yield made
 
 
 def tables_alone(folder: Path) -> Path:
-    """A copy of `sql/` without what reads Kafka."""
+    """Copy the tables and the retention of `sql/`, and nothing else."""
     shutil.copytree(schema.SQL, folder)
     for stage in {*schema.ORDER} - {"tables", "retention.sql"}:
         shutil.rmtree(folder / stage)
         (folder / stage).mkdir()
+    shutil.rmtree(folder / schema.GENERATED)
     return folder
 
 
@@ -42,7 +48,7 @@ def without_origin(text: str) -> str:
     return re.sub(r",?\n +origin LowCardinality\(String\)(?: DEFAULT 'esxtop')?(?=,?\n)", "", text)
 
 
-def test_the_sorting_key_is_lengthened_and_rows_are_kept(
+def test_the_sorting_key_is_extended_and_rows_are_kept(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tables_alone(tmp_path / "sql")
@@ -59,7 +65,7 @@ def test_the_sorting_key_is_lengthened_and_rows_are_kept(
     server.admin.command(old_row)
 
     shutil.copytree(
-        Path(schema.__file__).parents[2] / "sql/tables", folder / "tables", dirs_exist_ok=True
+        Path(schema.__file__).parents[1] / "sql/tables", folder / "tables", dirs_exist_ok=True
     )
     assert schema.apply(server.admin) == sorted(f"tables/{name}.sql" for name in KEYED)
     assert schema.apply(server.admin) == []
@@ -78,3 +84,58 @@ def test_the_sorting_key_is_lengthened_and_rows_are_kept(
         ("scsi_device", "esxtop", 3),
         ("scsi_device", "vcenter", 4),
     ]
+
+
+def test_next_steps_of_older_versions_are_kept_and_get_the_new_members(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tables_alone(tmp_path / "sql")
+    monkeypatch.setattr(schema, "SQL", folder)
+    path = folder / "tables/incidents_stored.sql"
+    new = path.read_text()
+    path.write_text(new.replace(NEW_MEMBERS, ""))
+    assert path.read_text() != new
+    server.admin.command("DROP TABLE incidents_stored SYNC")
+    schema.apply(server.admin)
+    insert = (
+        "INSERT INTO incidents_stored (event_id, revision, next_steps) VALUES (generateUUIDv4(),"
+    )
+    server.admin.command(f"{insert} 1, [('look', 'it is slow', NULL, 'a doubt')])")
+
+    path.write_text(new)
+    assert schema.apply(server.admin) == ["tables/incidents_stored.sql"]
+    assert schema.apply(server.admin) == []
+    member = "('look', 'it is slow', NULL, 'a doubt', [generateUUIDv4()], 'first', 'low', 'harm')"
+    server.admin.command(f"{insert} 2, [{member}])")
+    assert server.reader.rows(
+        "SELECT next_steps[1].step, next_steps[1].against, length(next_steps[1].evidence_ids),"
+        " next_steps[1].precondition, next_steps[1].risk_level, next_steps[1].risk"
+        " FROM incidents ORDER BY 5 NULLS FIRST"
+    ) == [("look", "a doubt", 0, None, None, None), ("look", "a doubt", 1, "first", "low", "harm")]
+
+
+def test_a_renamed_materialized_view_stores_an_event_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [each for each in schema.sql_files() if each.stage in {"readers", "pumps"}]
+    folder = tables_alone(tmp_path / "sql")
+    monkeypatch.setattr(schema, "SQL", folder)
+    for each in files:
+        path = folder / each.name.removeprefix(f"{schema.GENERATED}/")
+        path.write_text("".join(f"{without_kafka(one)};\n" for one in each.statements))
+    now = (Path(schema.__file__).parents[1] / "sql/generated/intakes/stuns_intake.sql").read_text()
+    before = folder / "intakes/pauses_intake.sql"
+    before.write_text(now.replace("stuns_intake", "pauses_intake"))
+    server.admin.command(
+        "CREATE MATERIALIZED VIEW of_a_user ENGINE = MergeTree ORDER BY raw"
+        " AS SELECT raw FROM events"
+    )
+    schema.apply(server.admin)
+
+    before.unlink()
+    (folder / "intakes/stuns_intake.sql").write_text(now)
+    assert "intakes/stuns_intake.sql" in schema.apply(server.admin)
+    server.read([("events.stun", STUN.read_bytes())])
+    assert server.admin.rows("SELECT count() FROM stuns_stored") == [(1,)]
+    assert server.admin.rows("SELECT count() FROM of_a_user") == [(1,)]
+    server.admin.command("DROP VIEW of_a_user SYNC")

@@ -1,11 +1,11 @@
-"""A vCenter for tests: vcsim as a process, with a fleet whose vmware.logs a test writes.
+"""A vCenter for tests: runs vcsim as a process. Tests write the vmware.logs of its VMs.
 
 with Simulator(folder, hosts=5, vms=40) as vcenter:
     vcenter.log("app0007").write_bytes(b"...")       # as the VM's host would
-    session = Session(vcenter.address, ...)           # what is tested
-    vcenter.requests()                                # what it asked for
+    session = Session(vcenter.address, ...)           # the code under test
+    vcenter.requests()                                # the requests that it sent
 
-infra/vcsim/main.go tells how it differs from govmomi's own.
+tools/vcsim/main.go lists the differences to govmomi's original simulator.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pyVim.connect import Disconnect, SmartConnect
 from pyVmomi import vim
 from rich.console import Console
 
-from ingest.vcenter.session import Address, Credentials
-from stunwatch.runtime.fetch import ensure_vcsim
+from stunwatch.ingest.vcenter.session import Address, Credentials
+from stunwatch.local.fetch import ensure_vcsim
 from stunwatch.settings import load_settings
 
 USER = "reader"
@@ -46,14 +46,14 @@ class Request:
     path: str
     query: dict[str, str]
     soap: str
-    """The method that was called; empty for anything but SOAP."""
+    """The SOAP method; empty for other requests."""
     range: str
     status: int
     bytes: int
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Of a part of a file that was sent: [from, to) in bytes."""
+        """Return the requested bytes of a file as [from, to)."""
         if self.status not in (200, 206) or not self.path.startswith("/folder/"):
             return None
         start = int(self.range.removeprefix("bytes=").split("-")[0]) if self.range else 0
@@ -61,7 +61,7 @@ class Request:
 
 
 class Simulator:
-    """A running vcsim; it can be stopped and started again, and keeps its port and its files."""
+    """A running vcsim. It can be stopped and restarted, and keeps its port and its files."""
 
     def __init__(
         self,
@@ -71,9 +71,13 @@ class Simulator:
         hosts: int = 2,
         datastores: int = 2,
         vms: int = 4,
+        prefix: str = "app",
         session_timeout: str = "30m",
     ) -> None:
-        """`folder` takes everything that it writes; `session_timeout` as Go writes durations."""
+        """`folder` is for all its files. `session_timeout` is a duration in Go's format.
+
+        The VMs are named <prefix>0001 and so on.
+        """
         self.datastores = folder / "datastores"
         self.datastores.mkdir(parents=True)
         self._folder = folder
@@ -85,6 +89,7 @@ class Simulator:
             *("-session-timeout", session_timeout),
             *("-clusters", str(clusters), "-hosts", str(hosts)),
             *("-datastores", str(datastores), "-vms", str(vms)),
+            *("-prefix", prefix),
         ]
         self._host_port = "127.0.0.1:0"
         self._process: subprocess.Popen[str] | None = None
@@ -102,7 +107,7 @@ class Simulator:
         self.stop()
 
     def start(self) -> None:
-        """Return when it listens."""
+        """Start it, and return when it listens."""
         binary = ensure_vcsim(load_settings({}), Console(stderr=True))
         scratch = self._folder / "scratch"
         scratch.mkdir(exist_ok=True)
@@ -119,7 +124,7 @@ class Simulator:
         assert self._host_port, (self._folder / "vcsim.log").read_text()
 
     def stop(self) -> None:
-        """As when a vCenter is switched off: what it was asked last stays unanswered."""
+        """Stop it as if switched off: the last requests get no answer."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -128,7 +133,7 @@ class Simulator:
 
     @property
     def address(self) -> Address:
-        """Where it is, trusted by its own certificate."""
+        """Return its address, with its own certificate as trusted."""
         host, _, port = self._host_port.partition(":")
         return Address(host, int(port), ca_file=self._folder / "certificate.pem")
 
@@ -138,7 +143,7 @@ class Simulator:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `stunwatch collect` is told of it."""
+        """Return the settings for `stunwatch collect`."""
         return {
             "STUNWATCH_VCENTER": self._host_port,
             "STUNWATCH_VCENTER_USER": USER,
@@ -147,22 +152,22 @@ class Simulator:
         }
 
     def folders(self) -> dict[str, Path]:
-        """The folder of every VM, by the VM's name."""
+        """Return the folder of every VM, by the VM's name."""
         return {each.name: each for each in sorted(self.datastores.glob("*/*"))}
 
     def log(self, vm: str) -> Path:
-        """A VM's vmware.log, which need not exist yet."""
+        """Return the path of a VM's vmware.log, which may not exist yet."""
         [folder] = self.datastores.glob(f"*/{vm}")
         return folder / "vmware.log"
 
     def requests(self) -> list[Request]:
-        """Everything that was asked, in the order of the answers."""
+        """Return all requests in the order of their answers."""
         lines = (self._folder / "requests.jsonl").read_text().splitlines()
         made = [_request(json.loads(line)) for line in lines]
         return [each for each in made if not each.path.startswith("/control/")]
 
     def called(self) -> set[str]:
-        """The names of all SOAP methods that were called."""
+        """Return the names of all SOAP methods that were called."""
         return {each.soap for each in self.requests() if each.soap}
 
     def be_busy(self, requests: int) -> None:
@@ -170,14 +175,14 @@ class Simulator:
         self._control(f"busy?requests={requests}")
 
     def take_away(self, datastore: str) -> None:
-        """Let the files of a datastore be unreadable, until `give_back`."""
+        """Make the files of a datastore unreadable until `give_back`."""
         self._control(f"datastore?name={datastore}&away=true")
 
     def give_back(self, datastore: str) -> None:
         self._control(f"datastore?name={datastore}&away=false")
 
     def move(self, vm: str, datastore: str) -> None:
-        """Put a VM's folder on another datastore, as Storage vMotion does."""
+        """Move a VM's folder to another datastore, as Storage vMotion does."""
         [folder] = self.datastores.glob(f"*/{vm}")
         target = self.datastores / datastore / vm
         target.parent.mkdir(exist_ok=True)
@@ -185,25 +190,25 @@ class Simulator:
         self._control(f"move?vm={vm}&datastore={datastore}")
 
     def migrate(self, vm: str, host: str) -> None:
-        """Let a VM run on another host."""
+        """Move a VM to another host."""
         with self._administrator() as content:
             spec = vim.vm.RelocateSpec(host=_named(content, vim.HostSystem, host))
             _named(content, vim.VirtualMachine, vm).RelocateVM_Task(spec)
 
     def snapshot(self, vm: str) -> None:
-        """Make a snapshot."""
+        """Create a snapshot."""
         with self._administrator() as content:
             _named(content, vim.VirtualMachine, vm).CreateSnapshotEx_Task("before", memory=False)
 
     def set_attribute(self, vm: str, name: str, value: str) -> None:
-        """Give a VM a custom attribute that has not been there before."""
+        """Add a new custom attribute to a VM."""
         with self._administrator() as content:
             manager = content.customFieldsManager
             key = manager.AddFieldDefinition(name=name, moType=vim.VirtualMachine).key
             manager.SetField(entity=_named(content, vim.VirtualMachine, vm), key=key, value=value)
 
     def add_tag(self, vm: str, category: str, name: str) -> None:
-        """Give a VM a tag that has not been there before."""
+        """Add a new tag to a VM."""
         with self._administrator() as content:
             id = _named(content, vim.VirtualMachine, vm)._moId
         service = f"https://{self._host_port}/rest/com/vmware/cis"
@@ -228,7 +233,7 @@ class Simulator:
         )
 
     def end_sessions(self) -> None:
-        """As if all had been idle for too long."""
+        """End all sessions, as if they had been idle for too long."""
         with self._administrator() as content:
             manager = content.sessionManager
             others = {each.key for each in manager.sessionList} - {manager.currentSession.key}
@@ -236,7 +241,7 @@ class Simulator:
 
     @contextmanager
     def _administrator(self) -> Iterator[Any]:
-        """A session that may do anything, as no collector's can."""
+        """Open a session with all rights, which no collector has."""
         instance = SmartConnect(
             host=self.address.host,
             port=self.address.port,

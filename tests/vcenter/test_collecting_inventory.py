@@ -1,4 +1,4 @@
-"""What vCenter knows becomes the inventory: once, and again only when it has changed."""
+"""Inventory from vCenter: shipped once, and again only if it has changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from jsonschema import Draft202012Validator
 from pyVmomi import SoapStubAdapter, vim
 from pyVmomi.VmomiSupport import versionMap
 
-from ingest.vcenter.inventory import Surroundings, host_parts, machine, mappings_part
-from ingest.vcenter.session import API_VERSION, READING_METHODS, Session
-from ingest.vcenter.tasks import Snapshot, Task, named, task_in
-from stunwatch.collecting.inventory import Collector
+from stunwatch.definitions import events
+from stunwatch.ingest.vcenter.collectors.inventory import Collector
+from stunwatch.ingest.vcenter.inventory import Surroundings, host_parts, machine, mappings_part
+from stunwatch.ingest.vcenter.session import API_VERSION, READING_METHODS, Session
+from stunwatch.ingest.vcenter.tasks import Snapshot, Task, named, task_in
 from stunwatch.shipping import Batch
 from tests.vcenter import vmomi
 from tests.vcenter.simulator import Simulator
@@ -25,8 +26,7 @@ from tests.vcenter.simulator import Simulator
 RECORDED = Path(__file__).parent / "recorded"
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 VALID = {
-    "events.inventory": "inventory_item.v1",
-    "events.task": "task.v1",
+    topic: event.message for topic, event in events().items() if "collector" in event.written_by
 }
 BACKUP = "LAB\\backup"
 WRITTEN_BY_OTHERS = {
@@ -41,7 +41,7 @@ def at(text: str) -> datetime:
 
 
 class Shipped:
-    """What would have gone to Kafka; all of it fits its schema."""
+    """Collects what would be sent to Kafka, and checks it against the schemas."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {topic: [] for topic in VALID}
@@ -65,7 +65,7 @@ CASES = sorted(path.name for path in RECORDED.glob("host_*.yaml"))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_recorded_host(name: str) -> None:
+def test_a_recorded_host_gives_the_expected_facts(name: str) -> None:
     case = vmomi.load(RECORDED / name)
     vms = [machine(moid, vm, SURROUNDINGS) for moid, vm in case["vms"].items()]
     found = [
@@ -92,7 +92,7 @@ OLD, OTHER = (1, "old", "03:00:00"), (2, "other", "04:00:00")
     ("kind", "before", "after", "name"),
     [
         ("snapshot_create", [], [(1, "nightly", "07:00:01")], "nightly"),
-        # the host's clock may be behind
+        # The host's clock may be behind.
         ("snapshot_create", [], [(1, "nightly", "06:59:57")], "nightly"),
         ("snapshot_create", [OLD], [OLD], ""),
         (
@@ -102,13 +102,13 @@ OLD, OTHER = (1, "old", "03:00:00"), (2, "other", "04:00:00")
             "nightly",
         ),
         ("snapshot_remove", [OLD, OTHER], [OTHER], "old"),
-        # two are gone: which of them this task took is not told
+        # Two were removed, and it is unknown which of them by this task.
         ("snapshot_remove", [OLD, OTHER], [], ""),
         ("snapshot_remove", [], [], ""),
         ("snapshot_remove_all", [OLD], [], ""),
     ],
 )
-def test_the_name_of_a_snapshot(
+def test_a_task_gets_the_name_of_its_snapshot(
     kind: str,
     before: list[tuple[int, str, str]],
     after: list[tuple[int, str, str]],
@@ -133,7 +133,7 @@ def test_the_name_of_a_snapshot(
         ("com.example.notcreateSnapshot", None),
     ],
 )
-def test_which_tasks_count(description: str, kind: str | None) -> None:
+def test_only_tasks_of_known_kinds_are_kept(description: str, kind: str | None) -> None:
     found = task_in(event(description))
     assert (found.kind if found else None) == kind
 
@@ -155,7 +155,7 @@ def vcenter(tmp_path: Path) -> Iterator[Simulator]:
 
 
 class Administrator:
-    """Somebody else, who changes things: not through the session that only reads."""
+    """Another user who changes things, through a different session that may write."""
 
     def __init__(self, vcenter: Simulator) -> None:
         soap = SoapStubAdapter(
@@ -168,7 +168,7 @@ class Administrator:
         self.content.sessionManager.Login(vcenter.credentials.user, vcenter.credentials.password)
 
     def log(self, event_type: type, **about: Any) -> None:
-        """The simulator does not log everything that a vCenter does."""
+        """Log an event, because the simulator does not log everything that a vCenter does."""
         given = {"key": 0, "chainId": 0, "createdTime": datetime.now(UTC), "userName": BACKUP}
         self.content.eventManager.PostEvent(event_type(**given | about))
 
@@ -191,7 +191,7 @@ class Administrator:
         return next(each for each in view.view if each.name == name)
 
 
-def test_a_sweep_tells_all_and_another_nothing(vcenter: Simulator) -> None:
+def test_a_second_sweep_ships_nothing(vcenter: Simulator) -> None:
     shipped = Shipped()
     session = Session(vcenter.address, vcenter.credentials)
     collector = Collector(session, shipped.send)
@@ -212,13 +212,13 @@ def test_a_sweep_tells_all_and_another_nothing(vcenter: Simulator) -> None:
     }
     assert len(shipped.of_kind("listing")) == 2 * len(hosts)
     assert collector.sweep() == 0
-    # What was said outlives a restart.
+    # The fingerprints are kept across a restart.
     assert Collector(session, shipped.send, collector.memory).sweep() == 0
     session.close()
     assert vcenter.called() <= READING_METHODS
 
 
-def test_maintenance_is_told_when_it_begins_and_when_it_ends(vcenter: Simulator) -> None:
+def test_the_start_and_end_of_maintenance_are_shipped(vcenter: Simulator) -> None:
     shipped = Shipped()
     session = Session(vcenter.address, vcenter.credentials)
     collector = Collector(session, shipped.send)
@@ -242,7 +242,7 @@ def test_maintenance_is_told_when_it_begins_and_when_it_ends(vcenter: Simulator)
     session.close()
 
 
-def test_who_made_and_removed_which_snapshot(vcenter: Simulator) -> None:
+def test_snapshot_tasks_have_their_user_and_snapshot_name(vcenter: Simulator) -> None:
     shipped = Shipped()
     session = Session(vcenter.address, vcenter.credentials)
     collector = Collector(session, shipped.send)
@@ -270,7 +270,7 @@ def test_who_made_and_removed_which_snapshot(vcenter: Simulator) -> None:
         (each["kind"], each["user_name"], each["vm"], each["datastore"], each["snapshot_name"])
         for each in told
     ] == [
-        # whoever logs an event is its user to the simulator
+        # In the simulator, the user of an event is the one who logs it.
         ("snapshot_create", vcenter.credentials.user, "app0003", "san-01", "nightly"),
         ("snapshot_remove", vcenter.credentials.user, "app0003", "san-01", "nightly"),
     ]

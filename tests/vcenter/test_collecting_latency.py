@@ -1,4 +1,4 @@
-"""vCenter's counters: what is asked, what is understood, and that no step is asked for twice."""
+"""vCenter's counters: queries, parsed answers, and that no step is queried twice."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyVmomi import vmodl
 
-from ingest.records import kafka_key
-from ingest.vcenter import latency
-from ingest.vcenter.latency import Answer, Entity, Measured, Question, Rounds
-from ingest.vcenter.names import folder_in, host_name
-from ingest.vcenter.session import READING_METHODS, Session
-from stunwatch.collecting.latency import Collector
+from stunwatch.ingest.records import kafka_key
+from stunwatch.ingest.vcenter import latency
+from stunwatch.ingest.vcenter.collectors.latency import Collector
+from stunwatch.ingest.vcenter.latency import Answer, Entity, Measured, Question, Rounds
+from stunwatch.ingest.vcenter.names import folder_in, host_name
+from stunwatch.ingest.vcenter.session import READING_METHODS, Session
 from stunwatch.shipping import Batch
 from tests.vcenter.simulator import Simulator
 
@@ -66,7 +66,7 @@ def measured_in(answer: Answer, entity: Entity, after: str) -> list[dict[str, An
     return [{key: value for key, value in each.items() if key not in same} for each in found]
 
 
-def test_a_devices_steps_without_what_was_not_measured() -> None:
+def test_missing_values_of_a_device_are_left_out() -> None:
     one = {"object_class": "scsi_device", "device": "naa.6000c29f00000001"}
     first, second = (
         {**one, "event_time": "2024-05-06T07:08:00Z", "davg_ms": 3.0, "kavg_ms": 0.0}
@@ -80,7 +80,7 @@ def test_a_devices_steps_without_what_was_not_measured() -> None:
     assert measured_in(answer, HOST, "07:08:40") == []
 
 
-def test_a_virtual_disk_in_milliseconds_with_the_mean_of_reads_and_writes() -> None:
+def test_a_virtual_disk_gets_milliseconds_and_the_weighted_mean_latency() -> None:
     busy, idle = measured_in(recorded()["vm-42"], VM, "07:08:00")
     assert busy == {
         "event_time": "2024-05-06T07:08:20Z",
@@ -96,11 +96,11 @@ def test_a_virtual_disk_in_milliseconds_with_the_mean_of_reads_and_writes() -> N
     assert (idle["gavg_ms"], idle["commands_per_second"]) == (0.0, 0.0)
 
 
-def test_an_object_that_measured_nothing_yet_has_no_steps() -> None:
+def test_an_object_without_measurements_has_no_steps() -> None:
     answer = recorded()["host-22"]
     assert (answer.times, answer.series) == ([], [])
     rounds = Rounds({"host-22": at("07:00:00")})
-    rounds.take(answer)
+    rounds.take(answer, at("07:09:00"))
     assert rounds.taken == {"host-22": at("07:00:00")}
 
 
@@ -114,7 +114,7 @@ def info(group: str, name: str, rollup: str, key: int, unit: str) -> Any:
     )
 
 
-def test_counters_by_the_ids_of_this_vcenter_in_the_units_of_a_sample() -> None:
+def test_counters_are_mapped_by_the_vcenters_ids_and_units() -> None:
     offered = [
         info("disk", "deviceLatency", "average", 7, "millisecond"),
         info("disk", "deviceLatency", "maximum", 8, "millisecond"),
@@ -130,31 +130,31 @@ def test_counters_by_the_ids_of_this_vcenter_in_the_units_of_a_sample() -> None:
 @pytest.mark.parametrize(
     ("taken", "until", "now", "expected"),
     [
-        ({}, None, "08:00:07", "07:02:00"),  # never asked: from an hour ago, two minutes at a time
+        ({}, None, "08:00:07", "07:02:00"),  # never queried: from an hour ago, two minutes a round
         ({"host-21": at("07:59:20")}, None, "08:00:07", "08:00:00"),
         ({"host-21": at("07:30:00")}, None, "08:00:07", "07:32:00"),
         ({}, at("07:58:20"), "08:00:07", "08:00:00"),
-        ({}, at("05:00:00"), "08:00:07", "07:02:00"),  # away for longer than hosts remember
+        ({}, at("05:00:00"), "08:00:07", "07:02:00"),  # away for longer than hosts keep steps
     ],
 )
-def test_all_are_asked_up_to_the_same_moment(
+def test_all_objects_are_queried_up_to_the_same_time(
     taken: dict[str, datetime], until: datetime | None, now: str, expected: str
 ) -> None:
     assert Rounds(taken, until).next_until(at(now)) == at(expected)
 
 
-def test_a_host_that_lagged_is_asked_from_where_it_is() -> None:
+def test_a_host_that_is_behind_is_queried_from_its_own_position() -> None:
     rounds = Rounds({"host-21": at("07:20:00"), "host-22": at("08:00:00")}, at("07:59:40"))
     others = [Entity("host-22", "HostSystem", "b"), Entity("host-23", "HostSystem", "c")]
     [asked] = rounds.questions([HOST, *others], at("08:00:00"), at("08:00:07"))
     assert [(each.entity.moid, each.after) for each in asked] == [
         ("host-21", at("07:20:00")),
-        # host-22 has nothing new; host-23 was never asked
+        # host-22 has no new steps; host-23 was never queried
         ("host-23", at("07:00:07")),
     ]
 
 
-def test_a_call_is_of_one_kind_and_not_too_large() -> None:
+def test_a_call_has_one_type_of_object_and_a_limited_size() -> None:
     hosts = [Entity(f"host-{each}", "HostSystem", "h") for each in range(25)]
     vms = [Entity(f"vm-{each}", "VirtualMachine", "h", vm="v") for each in range(101)]
     calls = list(Rounds().questions([*vms, *hosts], at("08:00:00"), at("08:00:07")))
@@ -166,7 +166,7 @@ def test_a_call_is_of_one_kind_and_not_too_large() -> None:
     ("path", "folder"),
     [("[san-01] app01/app01.vmx", "app01"), ("[a b] x/y/z.vmx", "y"), ("[nfs] lone.vmx", "")],
 )
-def test_a_vm_is_called_by_its_folder(path: str, folder: str) -> None:
+def test_a_vm_gets_the_name_of_its_folder(path: str, folder: str) -> None:
     assert folder_in(path) == folder
 
 
@@ -182,14 +182,14 @@ def test_a_vm_is_called_by_its_folder(path: str, folder: str) -> None:
         ("192.0.2.7", None, None, "192.0.2.7"),
     ],
 )
-def test_a_host_is_called_as_its_own_lines_call_it(
+def test_a_host_gets_the_name_in_its_own_log_lines(
     in_vcenter: str, own_name: str | None, own_domain: str | None, shown: str
 ) -> None:
     assert host_name(in_vcenter, own_name, own_domain) == shown
 
 
 class Shipped:
-    """What would have gone to Kafka."""
+    """Collects what would be sent to Kafka."""
 
     def __init__(self) -> None:
         self.samples: list[dict[str, Any]] = []
@@ -210,21 +210,23 @@ def vcenter(tmp_path: Path) -> Iterator[Simulator]:
 
 
 def catch_up(collector: Collector) -> int:
-    """Rounds until there is nothing more to ask."""
+    """Run rounds until there is nothing more to query."""
     rounds = 1
     while collector.round().is_behind:
         rounds += 1
     return rounds
 
 
-def test_every_step_once_through_a_restart_of_both(vcenter: Simulator) -> None:
+def test_every_step_is_read_once_across_restarts_of_collector_and_vcenter(
+    vcenter: Simulator,
+) -> None:
     shipped = Shipped()
     session = Session(vcenter.address, vcenter.credentials)
     first = Collector(session, shipped.send, Rounds())
     assert catch_up(first) >= 29
     vcenter.stop()
     vcenter.start()
-    # Another collector goes on where the first was.
+    # Another collector continues where the first one stopped.
     second = Collector(session, shipped.send, Rounds(first.rounds.taken))
     catch_up(second)
     session.close()
@@ -241,7 +243,7 @@ def test_every_step_once_through_a_restart_of_both(vcenter: Simulator) -> None:
     assert vcenter.called() <= READING_METHODS
 
 
-def test_names_join_with_those_of_lines(vcenter: Simulator) -> None:
+def test_names_in_samples_equal_those_in_log_lines(vcenter: Simulator) -> None:
     shipped = Shipped()
     session = Session(vcenter.address, vcenter.credentials)
     Collector(session, shipped.send, Rounds()).round()
@@ -256,7 +258,7 @@ def test_names_join_with_those_of_lines(vcenter: Simulator) -> None:
 
 
 class WithoutOne:
-    """A session whose vCenter refuses every call that names one object, as of one that is gone."""
+    """A session whose vCenter refuses every call with one object, as if it were deleted."""
 
     content = SimpleNamespace(perfManager=None)
 
@@ -279,7 +281,7 @@ class WithoutOne:
         return f'<body xmlns="urn:vim25">{found}</body>'.encode()
 
 
-def test_an_object_that_is_gone_does_not_cost_the_others_their_steps() -> None:
+def test_a_deleted_object_does_not_lose_the_steps_of_others() -> None:
     session = WithoutOne()
     collector = Collector(session, Shipped().send, Rounds())  # type: ignore[arg-type]
     names = ("host-1", "host-gone", "host-3", "host-4", "host-5")

@@ -1,4 +1,4 @@
-"""`doctor --host`: what would be lost as a host is set, and the commands that nobody has run."""
+"""`doctor --host`: what would be lost with a host's settings, and the commands to fix it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ingest.vcenter.session import READING_METHODS
-from stunwatch.collecting.diagnosis import Told, VirtualMachine, findings
+from stunwatch.ingest.vcenter.collectors.diagnosis import Told, VirtualMachine, findings
+from stunwatch.ingest.vcenter.session import READING_METHODS
 from tests.vcenter.simulator import Simulator
 
 CASES = yaml.safe_load((Path(__file__).parent / "host_settings.yaml").read_text())
@@ -21,7 +21,7 @@ STUNWATCH = Path(sys.executable).with_name("stunwatch")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_host(name: str) -> None:
+def test_each_case_of_host_settings_gives_the_expected_findings(name: str) -> None:
     given: dict[str, Any] = {"host": "esx01.lab.example", **CASES[name]["told"]}
     for listed in ("release", "time_servers", "lacking"):
         given[listed] = tuple(given.get(listed, ()))
@@ -51,7 +51,7 @@ def doctor(vcenter: Simulator, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_reads_through_vcenter_and_changes_nothing(vcenter: Simulator) -> None:
+def test_doctor_reads_through_vcenter_and_changes_nothing(vcenter: Simulator) -> None:
     shown = doctor(vcenter, "--host", "esx001")
     assert "esx001.lab.example" in shown.stdout
     assert "udp://collector.lab.example:514" in shown.stdout
@@ -66,10 +66,10 @@ def test_it_reads_through_vcenter_and_changes_nothing(vcenter: Simulator) -> Non
     ("words", "sentence"),
     [
         (("--host", "esx9"), "has no host named esx9"),
-        (("--fix",), "--fix is about an ESXi host"),
+        (("--fix",), "--fix needs an ESXi host"),
     ],
 )
-def test_what_it_cannot_do_is_said(
+def test_an_unknown_host_or_a_missing_option_is_an_error(
     vcenter: Simulator, words: tuple[str, ...], sentence: str
 ) -> None:
     done = doctor(vcenter, *words)

@@ -1,4 +1,4 @@
-"""What there is in a simulated vCenter, and that changes are told as they come."""
+"""The VMs of a simulated vCenter, and their changes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.vcenter import fleet as fleets
-from ingest.vcenter.fleet import Fleet, Machine, Selection
-from ingest.vcenter.session import READING_METHODS, NotReadingError, Session
+from stunwatch.ingest.vcenter import fleet as fleets
+from stunwatch.ingest.vcenter.fleet import Fleet, Machine, Selection
+from stunwatch.ingest.vcenter.session import READING_METHODS, NotReadingError, Session
 from tests.vcenter.simulator import Simulator
 
 
@@ -33,7 +33,7 @@ def named(fleet: Fleet, name: str) -> Machine:
 
 
 def wait_until(fleet: Fleet, is_so: Callable[[], bool]) -> set[str]:
-    """The VMs that were told of until something is as it should be."""
+    """Wait until a condition is true; return the ids of changed VMs until then."""
     told: set[str] = set()
     deadline = time.monotonic() + 20
     while not is_so():
@@ -42,7 +42,7 @@ def wait_until(fleet: Fleet, is_so: Callable[[], bool]) -> set[str]:
     return told
 
 
-def test_at_first_everything_is_told(vcenter: Simulator, session: Session) -> None:
+def test_the_first_call_returns_all_vms(vcenter: Simulator, session: Session) -> None:
     fleet = Fleet(session)
     assert fleet.wait(1) == set(fleet.machines)
     assert {each.name for each in fleet.machines.values()} == set(vcenter.folders())
@@ -61,7 +61,7 @@ def test_at_first_everything_is_told(vcenter: Simulator, session: Session) -> No
     assert fleet.wait(1) == set()
 
 
-def test_then_only_what_changes(vcenter: Simulator, session: Session) -> None:
+def test_later_calls_return_only_changed_vms(vcenter: Simulator, session: Session) -> None:
     fleet = Fleet(session)
     fleet.wait(1)
     machine = named(fleet, "app0001")
@@ -75,7 +75,7 @@ def test_then_only_what_changes(vcenter: Simulator, session: Session) -> None:
     assert not {"RetrievePropertiesEx", "RetrieveProperties"} & vcenter.called()
 
 
-def test_after_a_lost_session_what_has_changed_meanwhile_is_told(
+def test_after_a_lost_session_changed_vms_are_returned(
     vcenter: Simulator, session: Session
 ) -> None:
     fleet = Fleet(session)
@@ -87,12 +87,12 @@ def test_after_a_lost_session_what_has_changed_meanwhile_is_told(
     assert told == {moved}
     vcenter.stop()
     vcenter.start()
-    # The simulator has forgotten the move.
+    # The simulator does not keep the move across its restart.
     told = wait_until(fleet, lambda: named(fleet, "app0001").host == "esx001.lab.example")
     assert told == {moved}
 
 
-def test_tags_and_attributes_are_known(
+def test_tags_and_attributes_are_read(
     vcenter: Simulator, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleets, "TAGS_EVERY_S", 0.0)
@@ -108,7 +108,7 @@ def test_tags_and_attributes_are_known(
         session.ask_rest("DELETE", "/rest/com/vmware/cis/tagging/tag/id:1")
 
 
-def test_a_selection_takes_what_is_named() -> None:
+def test_a_selection_matches_only_the_given_values() -> None:
     machine = Machine(
         id="vm-1",
         name="app0001",
@@ -133,8 +133,8 @@ def test_a_selection_takes_what_is_named() -> None:
     ).takes(machine)
 
 
-def test_nothing_on_the_list_changes_anything() -> None:
-    """Tasks end with _Task; what makes, alters or removes has another beginning than these."""
+def test_no_allowed_method_changes_anything() -> None:
+    """Tasks end with _Task. Methods that change something start with other words than these."""
     own = {"Login", "Logout"} | {
         each
         for each in READING_METHODS

@@ -1,4 +1,4 @@
-"""One collector keeps up with 1 200 hosts of 200 devices, 12 000 samples a second, on two cores."""
+"""One collector keeps up with 1,200 hosts of 200 devices: 12,000 samples a second on two cores."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from ingest.vcenter.latency import COUNTERS, STEP, Entity, Measured, Rounds
 from stunwatch.access import kafka_access
-from stunwatch.collecting.latency import Collector
+from stunwatch.ingest.vcenter.collectors.latency import Collector
+from stunwatch.ingest.vcenter.latency import COUNTERS, STEP, Entity, Measured, Rounds
 from stunwatch.shipping import Shipper
-from tests.vcenter.storing import storing
+from tests.kafka_and_clickhouse import storing
 
 HOSTS, DEVICES = 1200, 200
 NOW = datetime(2024, 5, 6, 8, 0, tzinfo=UTC)
 MINUTE_S = 60.0
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.release
 
 
 class Fleet:
-    """A vCenter whose answers are ready: what it takes to make them is not the collector's."""
+    """A vCenter with prepared answers, so that creating them is not measured."""
 
     content = SimpleNamespace(perfManager=None)
 

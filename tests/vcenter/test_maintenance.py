@@ -1,28 +1,21 @@
-"""A host in maintenance alarms nobody, for as long as vCenter says that it is."""
+"""Alerts for a host are silenced while it is in maintenance according to vCenter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import orjson
 import pytest
 
 from stunwatch.alerts.marks import read_marks
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server
 
 NOW = datetime.now(UTC)
 HOST_INCIDENT = {"scope": "host", "hosts": ["esx01"], "devices": [], "datastores": []}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("maintenance")) as made:
-        yield made
-
-
 def told(server: Server, host: str, *states: tuple[int, bool | None]) -> None:
-    """What vCenter said so many minutes ago."""
+    """Insert maintenance states from vCenter: (minutes ago, is in maintenance)."""
     rows = [
         {
             "event_id": f"00000000-0000-5000-8000-{number:06}{minutes:06}",
@@ -40,7 +33,7 @@ def told(server: Server, host: str, *states: tuple[int, bool | None]) -> None:
 
 
 def mutes(server: Server, host: str) -> list[tuple[bool, bool]]:
-    """(is active, is lifted) of each, in order."""
+    """Return (is active, is lifted) of each silence, in order."""
     return [
         (bool(active), bool(lifted))
         for active, lifted in server.reader.rows(
@@ -51,7 +44,7 @@ def mutes(server: Server, host: str) -> list[tuple[bool, bool]]:
     ]
 
 
-def test_it_is_silent_from_when_it_enters_until_it_leaves(server: Server) -> None:
+def test_a_host_is_silenced_from_entering_to_leaving_maintenance(server: Server) -> None:
     server.empty()
     told(server, "esx01.lab.example", (90, False), (60, True), (30, True))
     told(server, "esx02.lab.example", (90, True), (60, False), (30, False))
@@ -69,13 +62,13 @@ def test_it_is_silent_from_when_it_enters_until_it_leaves(server: Server) -> Non
     assert mutes(server, "esx01.lab.example") == [(False, True)]
 
 
-def test_it_is_forgotten_by_nobody(server: Server) -> None:
+def test_the_silence_for_maintenance_expires_after_a_month(server: Server) -> None:
     server.empty()
     told(server, "esx01.lab.example", (31 * 24 * 60, True))
     assert mutes(server, "esx01.lab.example") == [(False, False)]
 
 
-def test_somebody_may_lift_it(server: Server) -> None:
+def test_a_user_can_lift_the_silence_for_maintenance(server: Server) -> None:
     server.empty()
     told(server, "esx01.lab.example", (60, True))
     [found] = server.reader.named_rows("SELECT * FROM mutes")

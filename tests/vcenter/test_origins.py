@@ -1,22 +1,14 @@
-"""What esxtop and vCenter measured of one device is never in one window, hour or baseline."""
+"""Measurements of one device by esxtop and by vCenter are never in one window, hour or baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
-import pytest
 
-from tests.investigations.server import Server, running
+from tests.clickhouse_server import Server
 
 HOST = {"host": "esx01", "object_class": "scsi_device", "device": "naa.1"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("origins")) as made:
-        yield made
 
 
 def insert(server: Server, table: str, *rows: dict[str, Any]) -> None:
@@ -24,7 +16,7 @@ def insert(server: Server, table: str, *rows: dict[str, Any]) -> None:
     server.admin.command(f"INSERT INTO {table} FORMAT JSONEachRow\n{lines}")
 
 
-def test_a_minute_that_is_worked_out_anew(server: Server) -> None:
+def test_a_recomputed_minute_keeps_the_origins_apart(server: Server) -> None:
     server.empty()
     for second, davg_ms, origin in (
         (0, 3, ""),
@@ -46,7 +38,7 @@ def test_a_minute_that_is_worked_out_anew(server: Server) -> None:
     assert found[0][3] != found[1][3]
 
 
-def test_an_hour_and_what_is_usual(server: Server) -> None:
+def test_an_hour_and_its_baseline_keep_the_origins_apart(server: Server) -> None:
     server.empty()
     for origin, davg_ms in (("esxtop", 3.0), ("vcenter", 50.0)):
         insert(

@@ -1,4 +1,4 @@
-"""How often, how long to wait, and who is next."""
+"""Rate limits, waiting times and the order of visits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.vcenter.pace import Bucket, Buckets, Rate, wait_seconds
-from stunwatch.collecting.visits import Calendar, WaitingRoom
+from stunwatch.ingest.vcenter.collectors.visits import Calendar, WaitingRoom
+from stunwatch.ingest.vcenter.pace import Bucket, Buckets, Rate, wait_seconds
 
 
 class Clock:
@@ -25,7 +25,7 @@ def test_waits_grow_to_a_minute_and_are_never_shorter_than_half() -> None:
     assert wait_seconds(10_000, lambda: 1.0) == 60
 
 
-def test_a_burst_may_go_at_once_and_the_rest_at_the_rate() -> None:
+def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:
     clock = Clock()
     bucket = Bucket(Rate(per_second=2.0, burst=3.0), clock)
     assert [bucket.reserve() for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
@@ -36,7 +36,7 @@ def test_a_burst_may_go_at_once_and_the_rest_at_the_rate() -> None:
     assert [bucket.reserve() for _ in range(4)] == [0, 0, 0, 0.5]
 
 
-def test_several_may_be_waited_for_but_no_more_than_a_burst() -> None:
+def test_the_wait_for_several_tokens_is_at_most_that_for_a_burst() -> None:
     clock = Clock()
     bucket = Bucket(Rate(per_second=2.0, burst=3.0), clock)
     bucket.reserve()
@@ -47,7 +47,7 @@ def test_several_may_be_waited_for_but_no_more_than_a_burst() -> None:
 
 
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=60), st.floats(0.5, 20), st.floats(1, 10))
-def test_no_span_of_time_holds_more_than_rate_and_burst(
+def test_no_time_span_exceeds_rate_and_burst(
     pauses: list[float], per_second: float, burst: float
 ) -> None:
     clock = Clock()
@@ -69,7 +69,7 @@ def test_every_name_has_its_own_bucket() -> None:
     assert buckets.wait_seconds("esx02") == 0
 
 
-def test_of_two_dates_the_earlier_counts() -> None:
+def test_the_earlier_of_two_due_times_counts() -> None:
     calendar = Calendar()
     calendar.put("a", 5)
     calendar.put("a", 3)
@@ -87,7 +87,7 @@ def test_hosts_take_turns() -> None:
     assert list(room.take(lambda _: True)) == ["a1", "b1", "c1", "a2", "b2"]
 
 
-def test_one_who_must_wait_holds_up_neither_other_hosts_nor_its_own() -> None:
+def test_a_waiting_vm_does_not_delay_other_vms() -> None:
     room = WaitingRoom()
     for key in ("a1", "a2", "b1"):
         room.put(key[0], 1.0, key)
@@ -99,7 +99,7 @@ def test_one_who_must_wait_holds_up_neither_other_hosts_nor_its_own() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_who_is_not_let_go_stays(most: int) -> None:
+def test_keys_that_may_not_go_stay_in_the_queue(most: int) -> None:
     room = WaitingRoom()
     for number in range(5):
         room.put("a", 1.0, f"a{number}")

@@ -1,4 +1,4 @@
-"""From a vCenter to the views: samples, inventory and tasks, each once."""
+"""From a vCenter to the views: samples, inventory and tasks are stored once."""
 
 from __future__ import annotations
 
@@ -6,39 +6,35 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ingest.vcenter.positions import Positions
-from ingest.vcenter.session import READING_METHODS, Session
 from stunwatch.access import kafka_access
-from stunwatch.collecting import inventory, latency
+from stunwatch.ingest.vcenter.collectors import inventory, latency
+from stunwatch.ingest.vcenter.positions import Positions
+from stunwatch.ingest.vcenter.session import READING_METHODS, Session
 from stunwatch.shipping import Shipper
+from tests.kafka_and_clickhouse import Storing
 from tests.vcenter.simulator import Simulator
-from tests.vcenter.storing import Storing, storing
 
 STUNWATCH = Path(sys.executable).with_name("stunwatch")
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storing]:
-    with storing(tmp_path_factory.mktemp("storing")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def vcenter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
-    with Simulator(tmp_path_factory.mktemp("vcenter"), hosts=3, vms=4, datastores=2) as made:
+    # The tests of VM logs move VMs named app0001 and so on, and use the same tables.
+    folder = tmp_path_factory.mktemp("vcenter")
+    with Simulator(folder, hosts=3, vms=4, datastores=2, prefix="inv") as made:
         yield made
 
 
 def collect(stored: Storing, vcenter: Simulator, kind: str, run: Any) -> list[str]:
-    """A collector that is started, does everything there is to do, and ends; what it said."""
+    """Run a collector until it has read everything; return its messages."""
     said: list[str] = []
     session = Session(vcenter.address, vcenter.credentials)
     positions = Positions(kafka_access(stored.settings, "collector"), kind)
@@ -49,7 +45,7 @@ def collect(stored: Storing, vcenter: Simulator, kind: str, run: Any) -> list[st
     return said
 
 
-def test_samples_are_stored_once_and_join_with_the_inventory(
+def test_samples_are_stored_once_and_can_be_joined_with_the_inventory(
     stored: Storing, vcenter: Simulator
 ) -> None:
     collect(stored, vcenter, "inventory", inventory.run)
@@ -57,7 +53,7 @@ def test_samples_are_stored_once_and_join_with_the_inventory(
     second = collect(stored, vcenter, "latency", latency.run)
     shipped = sum(int(each.split()[0].replace(",", "")) for each in first + second)
     stored.wait_for("SELECT count() FROM latency_samples", shipped)
-    # An hour of six LUNs and four disks; the second began where the first had ended.
+    # An hour of six LUNs and four disks. The second run started where the first had ended.
     assert shipped >= 178 * 10
     assert sum(int(each.split()[0]) for each in second) <= 3 * 10
     assert stored.rows(
@@ -73,12 +69,13 @@ def test_samples_are_stored_once_and_join_with_the_inventory(
     assert vcenter.called() <= READING_METHODS
 
 
-def test_the_inventory_is_what_esxcli_would_say(stored: Storing, vcenter: Simulator) -> None:
+def test_the_inventory_equals_that_of_esxcli(stored: Storing, vcenter: Simulator) -> None:
     collect(stored, vcenter, "inventory", inventory.run)
-    # What was said is remembered through the restart.
+    # The state is kept across a restart.
     again = collect(stored, vcenter, "inventory", inventory.run)
     assert again == ["0 items of inventory, 0 tasks"]
-    stored.wait_for("SELECT uniqExact(host) FROM inventory", 3)
+    stored.wait_for_nothing_behind("events.inventory", "clickhouse-events")
+    assert stored.rows("SELECT uniqExact(host) FROM inventory") == [(3,)]
     assert stored.rows(
         "SELECT datastore, vendor, path_policy, array_type, vaai, transport, length(paths), is_rdm"
         " FROM inventory WHERE host = 'esx001.lab.example' ORDER BY datastore"
@@ -87,12 +84,12 @@ def test_the_inventory_is_what_esxcli_would_say(stored: Storing, vcenter: Simula
         for each in (1, 2)
     ]
     assert stored.rows(
-        "SELECT vm, uniqExact(device) FROM vm_storage WHERE vm = 'app0001' GROUP BY vm"
-    ) == [("app0001", 1)]
+        "SELECT vm, uniqExact(device) FROM vm_storage WHERE vm = 'inv0001' GROUP BY vm"
+    ) == [("inv0001", 1)]
 
 
 @pytest.mark.slow
-def test_two_share_the_work_and_one_takes_over_while_the_vcenter_restarts(
+def test_one_of_two_collectors_takes_over_while_the_vcenter_restarts(
     stored: Storing, tmp_path: Path
 ) -> None:
     with Simulator(tmp_path, hosts=3, vms=20, datastores=2, session_timeout="2s") as vcenter:
@@ -101,21 +98,28 @@ def test_two_share_the_work_and_one_takes_over_while_the_vcenter_restarts(
         before = stored.rows("SELECT count() FROM latency_samples_stored")[0][0]
         subprocess.run([*command, "--once"], env=environment, check=True)
         first = subprocess.Popen(command, env=environment)
-        time.sleep(10)
+        stored.wait_for_members("collect-latency", 1)
         second = subprocess.Popen(command, env=environment)
-        time.sleep(15)
+        stored.wait_for_members("collect-latency", 2)
         vcenter.stop()
         first.kill()
-        time.sleep(5)
+        stored.wait_for_members("collect-latency", 1)
         vcenter.start()
-        time.sleep(75)
+        # The remaining collector reads two more samples, 20 s apart, of both collectors' VMs.
+        later = f"{datetime.now(UTC) + timedelta(seconds=25):%Y-%m-%d %H:%M:%S}"
+        stored.wait_for(
+            "SELECT uniqExact(device) FROM latency_samples WHERE device LIKE 'app%'"
+            f" AND sampled_at >= '{later}'",
+            20,
+            seconds=150,
+        )
         second.terminate()
         assert second.wait(30) == 0
         first.wait()
         subprocess.run([*command, "--once"], env=environment, check=True)
-        time.sleep(3)
         assert vcenter.called() <= READING_METHODS
-    # Not one sample came twice, though a kill may let some.
+    stored.wait_for_nothing_behind("esxi.esxtop", "clickhouse-samples")
+    # There are no duplicate samples, although a kill may cause some.
     shipped, different = stored.rows(
         "SELECT count(), uniqExact(host, device, sampled_at) FROM latency_samples_stored"
     )[0]

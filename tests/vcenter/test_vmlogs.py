@@ -1,4 +1,4 @@
-"""Following a log, in memory: what is read, and that nothing is read twice."""
+"""Reading a growing log, in memory: the result, and that nothing is read twice."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.records import generation_of
-from ingest.vcenter import vmlogs
-from ingest.vcenter.fleet import Machine
-from ingest.vcenter.session import Part
-from ingest.vcenter.vmlogs import LOG, Log, Move, Position, find, visit
+from stunwatch.ingest.records import generation_of
+from stunwatch.ingest.vcenter import vmlogs
+from stunwatch.ingest.vcenter.fleet import Machine
+from stunwatch.ingest.vcenter.session import Part
+from stunwatch.ingest.vcenter.vmlogs import LOG, Log, Move, Position, find, visit
 
 MACHINE = Machine(
     id="vm-42",
@@ -30,13 +30,13 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class MemoryFolder:
-    """A datastore's folder, and every byte that was read of it."""
+    """A datastore's folder that records every byte read from it."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.requests: list[str] = []
         self.read_bytes: list[tuple[int, int]] = []
-        """(number of the file since the first, offset) of every byte."""
+        """(number of the file since the first, offset) of every byte read."""
         self._born: dict[str, int] = {}
         self._files = 0
 
@@ -68,7 +68,7 @@ class MemoryFolder:
 
 
 class Follower:
-    """Visits a folder and keeps what it was told, file by file."""
+    """Visits a folder and keeps the data that was read, by file."""
 
     def __init__(self, folder: MemoryFolder) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ def lines(numbers: Iterable[int]) -> bytes:
 
 
 def generations(folder: MemoryFolder) -> dict[str, bytes]:
-    """What must have been told: all of rotated files, whole lines of vmware.log."""
+    """Return the data that must have been read: whole rotated files, whole lines of vmware.log."""
     wanted = {}
     for name, content in folder.files.items():
         whole = content[: content.rfind(b"\n") + 1] if name == LOG else content
@@ -106,7 +106,7 @@ def generations(folder: MemoryFolder) -> dict[str, bytes]:
     return wanted
 
 
-def test_a_visit_without_news_is_one_request() -> None:
+def test_a_visit_without_new_lines_is_one_request() -> None:
     folder = MemoryFolder()
     folder.append(lines(range(3)))
     follower = Follower(folder)
@@ -116,7 +116,7 @@ def test_a_visit_without_news_is_one_request() -> None:
     assert folder.requests == [LOG]
 
 
-def test_new_lines_are_read_from_where_the_last_ended() -> None:
+def test_new_lines_are_read_from_the_last_position() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     follower = Follower(folder)
@@ -128,7 +128,7 @@ def test_new_lines_are_read_from_where_the_last_ended() -> None:
     assert follower.told == generations(folder)
 
 
-def test_half_a_line_waits_for_its_end_and_is_not_read_again() -> None:
+def test_an_incomplete_line_is_completed_without_reading_it_again() -> None:
     folder = MemoryFolder()
     folder.append(line(1) + line(2)[:20])
     follower = Follower(folder)
@@ -140,7 +140,7 @@ def test_half_a_line_waits_for_its_end_and_is_not_read_again() -> None:
     assert len(folder.read_bytes) == len(set(folder.read_bytes))
 
 
-def test_older_logs_are_not_read_at_first() -> None:
+def test_the_first_visit_does_not_read_rotated_logs() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     folder.rotate()
@@ -165,7 +165,7 @@ def test_the_rest_of_a_rotated_log_comes_before_the_new_one(look: bool) -> None:
     assert list(follower.told.values()) == [lines([1, 2]), line(3), lines([4, 5, 6])]
 
 
-def test_a_new_log_that_outgrew_the_old_one_is_told_from_its_start() -> None:
+def test_a_new_log_larger_than_the_old_one_is_read_from_its_start() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     follower = Follower(folder)
@@ -187,7 +187,7 @@ def test_a_rotated_log_may_end_without_a_terminator() -> None:
     assert follower.told == generations(folder)
 
 
-def test_a_log_that_was_cut_short_begins_anew() -> None:
+def test_a_truncated_log_is_read_from_its_start() -> None:
     folder = MemoryFolder()
     folder.append(lines(range(10)))
     follower = Follower(folder)
@@ -197,7 +197,7 @@ def test_a_log_that_was_cut_short_begins_anew() -> None:
     assert list(follower.told.values())[1:] == [line(77)]
 
 
-def test_numbers_that_begin_anew_lose_nothing() -> None:
+def test_no_line_is_lost_when_the_numbers_of_logs_start_again() -> None:
     folder = MemoryFolder()
     for number in range(5):
         folder.append(line(number))
@@ -214,7 +214,7 @@ def test_numbers_that_begin_anew_lose_nothing() -> None:
     assert follower.told == generations(folder)
 
 
-def test_a_log_that_is_not_there_is_no_trouble() -> None:
+def test_a_missing_log_is_not_an_error() -> None:
     folder = MemoryFolder()
     follower = Follower(folder)
     follower.visit()
@@ -228,7 +228,7 @@ def test_a_log_that_is_not_there_is_no_trouble() -> None:
     assert list(follower.told.values()) == [line(1), b"shorter\n"]
 
 
-def test_a_log_goes_on_in_another_folder() -> None:
+def test_a_log_is_continued_in_another_folder() -> None:
     old, new = MemoryFolder(), MemoryFolder()
     old.append(lines(range(3)))
     follower = Follower(old)
@@ -242,7 +242,7 @@ def test_a_log_goes_on_in_another_folder() -> None:
     assert list(follower.told.values()) == [lines(range(4)), line(9)]
 
 
-def test_where_the_other_folder_lacks_it_its_own_log_begins() -> None:
+def test_a_log_missing_in_the_new_folder_starts_at_its_beginning() -> None:
     new = MemoryFolder()
     new.append(line(9))
     new.rotate(3)
@@ -261,7 +261,7 @@ def test_where_the_other_folder_lacks_it_its_own_log_begins() -> None:
     ),
     st.integers(5, 200),
 )
-def test_whatever_happens_every_line_is_told_once(
+def test_every_line_is_read_once_in_any_sequence_of_events(
     steps: list[tuple[str, int]], chunk_bytes: int
 ) -> None:
     text = b"".join(line(number, number % 17) for number in range(100))
@@ -281,7 +281,7 @@ def test_whatever_happens_every_line_is_told_once(
                 follower.visit(look=bool(number))
             else:
                 follower.visit(most_chunks=number)
-        # A new log of just the old one's size looks like no news, until it grows.
+        # A new log of exactly the old one's size looks unchanged until it grows.
         follower.visit(look=True)
     assert follower.told == generations(folder)
 
@@ -296,7 +296,7 @@ def messages(
     ]
 
 
-def test_a_record_says_which_vm_it_is_of_and_where_it_stands() -> None:
+def test_a_record_has_its_vm_file_and_offset() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1) + b"\tand more of it\n" + b"what is this\n")
     made = [each for chunk in visit(folder, None) for each in log.messages(chunk, MACHINE, NOW)]
@@ -329,10 +329,10 @@ def test_a_record_says_which_vm_it_is_of_and_where_it_stands() -> None:
     }
     assert second["event_time"] == first["event_time"]
     assert second["offset"] == first["line_bytes"]
-    assert third["reason"] == "no head pattern matches"
+    assert third["reason"] == "unknown line format"
 
 
-def test_a_line_without_a_time_takes_the_last_visits() -> None:
+def test_a_line_without_a_time_inherits_it_from_the_last_visit() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1))
     [first] = messages(log, folder)
@@ -341,7 +341,7 @@ def test_a_line_without_a_time_takes_the_last_visits() -> None:
     assert second["event_time"] == first["event_time"]
 
 
-def test_after_a_vmotion_the_old_log_is_of_the_old_host() -> None:
+def test_after_a_vmotion_the_rotated_log_belongs_to_the_old_host() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1))
     messages(log, folder)
@@ -354,7 +354,7 @@ def test_after_a_vmotion_the_old_log_is_of_the_old_host() -> None:
     assert hosts == ["esx01.lab.example", "esx02.lab.example"]
 
 
-def test_without_a_rotation_the_time_of_a_move_tells() -> None:
+def test_without_a_rotation_the_time_of_the_move_decides_the_host() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1))
     messages(log, folder)

@@ -1,4 +1,4 @@
-"""One collector keeps up with 20 000 VMs of 1 200 hosts, each writing a line a second."""
+"""One collector keeps up with 20,000 VMs on 1,200 hosts that each write a line per second."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from stunwatch.collecting.visits import Limits
+from stunwatch.ingest.vcenter.collectors.visits import Limits
+from tests.kafka_and_clickhouse import storing
 from tests.vcenter.simulator import Simulator
-from tests.vcenter.storing import storing
 
 HOSTS, VMS, DATASTORES = 1200, 20_000, 100
 SWEEP_S = Limits().sweep_s
 CORES = 2
 STUNWATCH = Path(sys.executable).with_name("stunwatch")
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]
 
 
 def lines_of_a_sweep() -> bytes:
-    """What a VM writes between two visits, a line a second."""
+    """Return what a VM writes between two visits: one line per second."""
     began = datetime(2024, 5, 6, 8, 0, tzinfo=UTC)
     written = []
     for second in range(int(SWEEP_S)):
@@ -34,7 +34,7 @@ def lines_of_a_sweep() -> bytes:
     return "".join(written).encode()
 
 
-def test_what_is_written_between_two_sweeps_is_read_in_less(tmp_path: Path) -> None:
+def test_the_lines_of_a_sweep_are_read_before_the_next_one(tmp_path: Path) -> None:
     log = lines_of_a_sweep()
     with (
         storing(tmp_path / "home") as stored,
@@ -61,6 +61,6 @@ def test_what_is_written_between_two_sweeps_is_read_in_less(tmp_path: Path) -> N
             f" {lines / wall_s:,.0f} a second"
         )
         stored.wait_for("SELECT count() FROM log_lines", lines, seconds=600)
-    # A first visit looks for rotated logs too: later ones cost less.
+    # The first visit also looks for rotated logs. Later visits are cheaper.
     assert wall_s < SWEEP_S
     assert cpu_s < SWEEP_S * CORES

@@ -1,6 +1,6 @@
-"""Recorded answers as YAML: `_: vim.host.ScsiDisk` makes a mapping that object of the API.
+"""Recorded API answers as YAML. `_: vim.host.ScsiDisk` turns a mapping into that object of the API.
 
-A managed object is its type and id: `{_: vim.HostSystem, id: host-21}`.
+A managed object is given by type and id: `{_: vim.HostSystem, id: host-21}`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Latency that lasts: what esxtop and Storage I/O Control measure, against a threshold."""
+"""Sustained latency: measurements of esxtop and Storage I/O Control above a threshold."""

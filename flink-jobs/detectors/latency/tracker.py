@@ -1,13 +1,12 @@
 """Latency episodes of one host's devices.
 
-What esxtop or vCenter measures comes in slices of ten seconds that the JVM has counted
-(jobs/samples.sql): how many samples, how many of them above the threshold (slow) and above the
-closing threshold (warm).
-A line of Storage I/O Control is a slice of one sample. Slow slices make a chain; it goes on while
-warm ones follow soon, and ends when slices say that none does. Silence ends nothing: a file may
-simply stop.
+Measurements of esxtop or vCenter arrive as windows of ten seconds (`Slice`), aggregated by the JVM
+(jobs/samples.sql): the number of samples, of those above the threshold (slow) and of those above
+the closing threshold (warm). A line of Storage I/O Control is a window with one sample. Slow
+windows form a chain. It continues while warm windows follow soon, and ends when later windows show
+that none does. Missing windows do not end it: the file may simply end.
 
-What is told is a pure function of the slices kept and of what older ones were folded into.
+The result is a pure function of the windows kept and the state folded from older ones.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from detectors.catalogue import detector
-from detectors.events import (
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
     content_hash,
     event_id,
     timestamp,
     weighed_revision,
 )
-from detectors.records import is_continuation, verbatim
+from stunwatch.detectors.records import is_continuation, verbatim
 
 _DETECTOR = detector("latency")
 _STORAGE_RM = _DETECTOR.patterns["storage_rm"]
@@ -42,13 +41,13 @@ _SUSTAINED_SHARE = _LIMITS["sustained_percent"] / 100
 _KEEP_US = _LIMITS["keep_minutes"] * 60 * _SECOND
 _FORGET_US = _LIMITS["forget_hours"] * 3600 * _SECOND
 
-_TAKEN_BACK = weighed_revision(0, 0, 0, is_deleted=True)
-"""What a revision gains when its row is taken back."""
+_RETRACTED = weighed_revision(0, 0, 0, 0, is_deleted=True)
+"""Added to the revision of a row when it is retracted."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One row of the view `latency_episodes`, except `detected_at`. Times are UTC, six digits."""
+    """One row of the view `latency_episodes`, except `detected_at`. Times are UTC, with µs."""
 
     event_id: str
     detector: str
@@ -72,25 +71,25 @@ class Episode:
 
 
 class Slice(NamedTuple):
-    """Some seconds of one device and metric. Times in µs since 1970; sorts by its end."""
+    """A short window of one device and metric. Times in µs since 1970; sorts by its end."""
 
     end_us: int
     samples: int
     slow: int
     warm: int
     first_us: int
-    """The first slow sample's time, where there is one; likewise the last one's."""
+    """The time of the first slow sample, if there is one; `last_us` is that of the last one."""
     last_us: int
     peak_ms: float
     sum_ms: float
-    """Of the slow samples."""
+    """The sum over slow samples."""
     limit_ms: float
     text: str
-    """The line, where it is one."""
+    """The line, if the window is from a line."""
 
 
 class Series(NamedTuple):
-    """What slices belong to."""
+    """Identifies the series that windows belong to."""
 
     host: str
     object_class: str
@@ -101,16 +100,16 @@ class Series(NamedTuple):
 
 @dataclass
 class Chain:
-    """An episode while slices are added to it, in order."""
+    """An episode while windows are added to it, in order."""
 
     limit_ms: float
     first_us: int
     last_us: int
     warm_us: int
-    """The end of the newest warm slice."""
+    """The end of the newest warm window."""
     slow: int = 0
     samples: int = 0
-    """From the first slow one to the last."""
+    """Samples from the first slow one to the last."""
     since: int = 0
     """Samples after the last slow one."""
     peak_ms: float = 0.0
@@ -118,23 +117,23 @@ class Chain:
     is_sustained: bool = False
     is_closed: bool = False
     recent: list[Slice] = field(default_factory=list)
-    """The newest slices: twice what it takes to be sustained."""
+    """The newest windows: twice the time after which an episode is sustained."""
     evidence: list[str] = field(default_factory=list)
 
     def goes_on_until(self, each: Slice) -> bool:
-        """Whether the chain is still going on when this slice ends."""
+        """True if the chain still continues at the end of this window."""
         return each.end_us - self.warm_us <= _CLOSING_US
 
     def add(self, each: Slice) -> None:
-        """Add the next slice."""
+        """Add the next window."""
         if each.warm:
             self.warm_us = each.end_us
         if not each.slow:
             self.since += each.samples
         else:
             self.last_us = each.last_us
-            # Where in a slice its slow samples lie is not told: of the first and the last slice
-            # only they count.
+            # The positions of slow samples in a window are unknown: of the first and the last
+            # window, count only slow samples.
             self.samples += self.since + each.slow
             self.since = each.samples - each.slow if self.slow else 0
             self.slow += each.slow
@@ -150,9 +149,9 @@ class Chain:
             self.is_sustained = self._lasts()
 
     def _lasts(self) -> bool:
-        """Whether a part that ends with the newest slice is long enough and slow enough.
+        """True if a part that ends with the newest window is long enough and slow enough.
 
-        Of the first and the last slice only the slow samples lie within the part.
+        Of the first and the last window only the slow samples are inside the part.
         """
         newest = self.recent[-1]
         slow = samples = newest.slow
@@ -168,18 +167,18 @@ class Chain:
 
 @dataclass
 class History:
-    """What is known of one series."""
+    """The state of one series."""
 
     slices: list[Slice] = field(default_factory=list)
     folded_us: int = 0
-    """Slices up to here are no longer kept one by one."""
+    """Windows up to this time are folded into `open`."""
     open: Chain | None = None
-    """The chain that was going on then."""
+    """The chain that was open then."""
     written: dict[str, Episode] = field(default_factory=dict)
 
     @property
     def due_us(self) -> int:
-        """When a slice is folded, or the open chain forgotten."""
+        """When a window is folded, or the open chain expires."""
         dues = [each.end_us + _KEEP_US for each in self.slices[:1]]
         if self.open is not None:
             dues.append(self.open.warm_us + _FORGET_US)
@@ -188,7 +187,7 @@ class History:
 
 @dataclass
 class Tracker:
-    """The latency episodes of one host."""
+    """Tracks the latency episodes of one host."""
 
     event_time_us: int = 0
     run_id: str = ""
@@ -196,7 +195,7 @@ class Tracker:
     due_us: int | None = None
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[Episode]:
-        """The episodes that this slice begins, changes or ends."""
+        """Yield the episodes that this window starts, changes or ends."""
         self.run_id = record.get("run_id", "")
         for name, each in read(record):
             history = self.series.setdefault(name, History())
@@ -208,8 +207,8 @@ class Tracker:
             yield from self._changes(name, history)
         self._look_ahead()
 
-    def tick(self, event_time_us: int) -> Iterator[Episode]:
-        """Nothing: silence tells of no latency. What is old is folded or forgotten."""
+    def advance_time(self, event_time_us: int) -> Iterator[Episode]:
+        """Yield nothing: without windows the latency is unknown. Fold or drop old state."""
         self.event_time_us = max(self.event_time_us, event_time_us)
         if self.due_us is not None and self.event_time_us >= self.due_us:
             for name, history in list(self.series.items()):
@@ -220,16 +219,16 @@ class Tracker:
         return iter(())
 
     def flush(self) -> Iterator[Episode]:
-        """Nothing: every episode is written at once."""
+        """Yield nothing: every episode is written at once."""
         return iter(())
 
     @property
-    def next_due_us(self) -> int | None:
-        """When a slice is folded or an episode forgotten; None where nothing is kept."""
+    def next_timer_us(self) -> int | None:
+        """When a window is folded or an episode expires; None if no state is kept."""
         return self.due_us
 
     def _changes(self, name: Series, history: History) -> Iterator[Episode]:
-        """What to write so that the chains told now hold."""
+        """Yield the rows that replace those written before with the current chains."""
         now = {}
         for chain in _chains(history):
             row = _episode(name, chain, self.run_id)
@@ -237,7 +236,7 @@ class Tracker:
         for each, before in list(history.written.items()):
             if each not in now:
                 del history.written[each]
-                revision = before.revision | _TAKEN_BACK
+                revision = before.revision | _RETRACTED
                 yield replace(before, is_deleted=1, revision=revision, run_id=self.run_id)
         for each, row in now.items():
             known = history.written.get(each)
@@ -246,7 +245,7 @@ class Tracker:
                 yield row
 
     def _fold(self, history: History) -> None:
-        """Keep no slice longer than late ones may take; an open chain goes on without them."""
+        """Fold windows that no late one can precede any more. An open chain continues."""
         until_us = self.event_time_us - _KEEP_US
         old = [each for each in history.slices if each.end_us <= until_us]
         if old:
@@ -266,7 +265,7 @@ class Tracker:
 
 
 def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, Slice]]:
-    """The slices that a record tells: of a slice of esxtop's, one a metric."""
+    """Parse a record to windows; a window of esxtop gives one per metric."""
     host = record.get("host", "")
     if record["source"] == "esxtop":
         yield from _read_slice(host, orjson.loads(record["message"]))
@@ -298,7 +297,7 @@ def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, Slice]]:
 
 
 def _is_above(latency_ms: float, limit_ms: float, commands: float) -> bool:
-    """Whether so many commands a second are slow; jobs/samples.sql asks the same."""
+    """True if a sample counts as above the limit. The same rule as in jobs/samples.sql."""
     if latency_ms <= limit_ms:
         return False
     waiting = commands * (latency_ms / limit_ms - 1)
@@ -324,16 +323,21 @@ def _read_slice(host: str, told: dict[str, Any]) -> Iterator[tuple[Series, Slice
                 warm=told[f"{prefix}warm"],
                 first_us=_microseconds(told[f"{prefix}first"]),
                 last_us=_microseconds(told[f"{prefix}last"]),
-                peak_ms=told[f"{prefix}peak_ms"] or 0.0,
-                sum_ms=told[f"{prefix}sum_ms"],
+                peak_ms=_finite(told[f"{prefix}peak_ms"]),
+                sum_ms=_finite(told[f"{prefix}sum_ms"]),
                 limit_ms=float(limit_ms),
                 text="",
             ),
         )
 
 
+def _finite(told: float | str | None) -> float:
+    """Return a number; 0 if missing or not finite, which Flink writes as a string."""
+    return 0.0 if told is None or isinstance(told, str) else told
+
+
 def _microseconds(text: str | None) -> int:
-    """`2024-05-06 07:08:09.123` (UTC) in microseconds since 1970; 0 where there is none."""
+    """Parse `2024-05-06 07:08:09.123` (UTC) to microseconds since 1970; 0 for None."""
     if text is None:
         return 0
     moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
@@ -341,7 +345,7 @@ def _microseconds(text: str | None) -> int:
 
 
 def _chains(history: History) -> Iterator[Chain]:
-    """The chains of the slices, in order, the one first that was going on before them."""
+    """Yield the chains of the windows, in order, first the one that was open before them."""
     chain = deepcopy(history.open)
     for each in history.slices:
         if chain is not None and not chain.goes_on_until(each):
@@ -384,7 +388,9 @@ def _episode(name: Series, chain: Chain, run_id: str) -> Episode:
         evidence=chain.evidence,
     )
     known = chain.samples + chain.since
-    revision = weighed_revision(known, int(chain.is_closed), content_hash(row), is_deleted=False)
+    revision = weighed_revision(
+        known, int(chain.is_closed), content_hash(row), _DETECTOR.version, is_deleted=False
+    )
     return replace(row, revision=revision, run_id=run_id)
 
 

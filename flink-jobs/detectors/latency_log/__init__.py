@@ -1,1 +1,1 @@
-"""Episodes of slow devices that the host itself tells in words."""
+"""Episodes of slow devices that the host itself logs."""

@@ -1,8 +1,8 @@
-"""Episodes of slow devices of one host, told by its own words.
+"""Episodes of slow devices of one host, from messages of the host itself.
 
-The host writes a line when a device answers at least thirty times slower than it last wrote, or
-twice as slowly as that, and another when it is better again. In between it may be silent, however
-slow the device is: silence is no recovery.
+The host logs a line when the latency of a device rises to at least 30 times the last value logged,
+or doubles again, and another when it improves. In between it may log nothing, however slow the
+device is: a pause is not a recovery.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from detectors.catalogue import detector
-from detectors.events import EVIDENCE_SHOWN, event_id, fullest_host, timestamp
-from detectors.ledger import Fact, Found, Ledger
-from detectors.records import has_own_time, is_continuation, verbatim
-from detectors.reservation_conflict import host_key
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import EVIDENCE_SHOWN, event_id, fullest_host, timestamp
+from stunwatch.detectors.point_events import Fact, Found, PointEvents
+from stunwatch.detectors.records import has_own_time, is_continuation, verbatim
+from stunwatch.detectors.reservation_conflict import host_key
 
 _DETECTOR = detector("latency_log")
 _PATTERNS = _DETECTOR.patterns
@@ -30,7 +30,7 @@ _SILENCE_US = _LIMITS["begins_anew_after_hours"] * _HOUR
 _LONGEST_US = _LIMITS["longest_episode_days"] * 24 * _HOUR
 _KEEP_US = _LIMITS["keep_hours"] * _HOUR
 
-# How an episode's revision is made up; see _grade.
+# Bits of an episode's revision; see _grade.
 _GAP_BITS = 12
 _LENGTH_BITS = 19
 _MOST_LINES = 127
@@ -38,7 +38,7 @@ _MOST_LINES = 127
 
 @dataclass(frozen=True)
 class LatencyEpisode:
-    """One row of the view `latency_episodes`, except `detected_at`. Times are UTC, six digits."""
+    """One row of the view `latency_episodes`, except `detected_at`. Times are UTC, with µs."""
 
     event_id: str
     detector: str
@@ -63,55 +63,55 @@ class LatencyEpisode:
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Fact):
-    """A line that says that a device became slower or faster."""
+    """A line that reports that a device became slower or faster."""
 
     host_key: str
     device: str
     is_worse: bool
     before_us: int
-    """What the device took so far, and what it takes now, microseconds a command."""
+    """The latency before and after the change, in microseconds per command."""
     after_us: int
 
 
 @dataclass
 class Told:
-    """One fact, by the lines that tell it; the first of them is the fact's time."""
+    """One fact, by the lines that report it. Its time is that of the first line."""
 
     lines: list[Change]
 
     @property
     def first(self) -> Change:
-        """The line that told it first."""
+        """The line that reported it first."""
         return self.lines[0]
 
     def gap_us(self, after: Told) -> int:
-        """How long before another fact it was told for the last time."""
+        """Return the time from the last report of this fact to another fact."""
         return max(0, after.first.at_us - self.lines[-1].at_us)
 
 
 @dataclass
 class Episode:
-    """A device is slow, from the first of these facts on."""
+    """A period in which a device is slow, from the first of these facts."""
 
     before: Told | None
-    """The recovery that the device had not long before: without it this were no beginning."""
+    """A recovery not long before. Without it, this would not be a start."""
     facts: list[Told]
     is_over: bool = False
 
     @property
     def started_us(self) -> int:
-        """When the host first said so."""
+        """When the host first reported it."""
         return self.facts[0].first.at_us
 
 
 @dataclass
-class Tracker(Ledger[Change, LatencyEpisode]):
-    """The episodes of one log owner."""
+class Tracker(PointEvents[Change, LatencyEpisode]):
+    """Tracks the episodes of one log key."""
 
     keep_us: ClassVar[int] = _KEEP_US
 
     def read(self, record: Mapping[str, Any]) -> Change | None:
-        """A change for the better or the worse. A line without a time of its own tells none."""
+        """Parse a change of latency. Return None if there is none or the line has no own time."""
         if is_continuation(record) or not has_own_time(record):
             return None
         message = record["message"]
@@ -138,15 +138,15 @@ class Tracker(Ledger[Change, LatencyEpisode]):
         )
 
     def group_of(self, fact: Change) -> Hashable:
-        """A device as one host sees it."""
+        """Group by host and device."""
         return fact.host_key, fact.device
 
     def rows(self, facts: Sequence[Change], event_time_us: int) -> Iterator[Found[LatencyEpisode]]:
-        """The episodes of one device."""
+        """Yield the episodes of one device."""
         episodes = _episodes(facts)
         for episode in episodes:
             lines = [line for told in episode.facts for line in told.lines]
-            # Only the newest may still get better or worse, and not for ever.
+            # Only the newest episode may still change, and not forever.
             given_up_us = episode.started_us + _LONGEST_US
             is_open = (
                 episode is episodes[-1] and not episode.is_over and event_time_us < given_up_us
@@ -164,7 +164,7 @@ class Tracker(Ledger[Change, LatencyEpisode]):
 
 
 def _told_once(facts: Sequence[Change]) -> list[Told]:
-    """The facts that sorted lines of one device tell, each once."""
+    """Return the facts of one device from sorted lines, without repetitions."""
     told: list[Told] = []
     newest: dict[tuple[int, int], Told] = {}
     for line in facts:
@@ -179,7 +179,7 @@ def _told_once(facts: Sequence[Change]) -> list[Told]:
 
 
 def _episodes(facts: Sequence[Change]) -> list[Episode]:
-    """What one device went through. What got better without having been slow opens nothing."""
+    """Return the episodes of one device. A recovery without slowness before starts none."""
     episodes: list[Episode] = []
     running: Episode | None = None
     before: Told | None = None
@@ -209,7 +209,7 @@ def _row(episode: Episode) -> LatencyEpisode:
     first, last = episode.facts[0].first, episode.facts[-1].first
     slow_us = [told.first.after_us for told in episode.facts if told.first.is_worse]
     lines = sorted((line for told in episode.facts for line in told.lines), key=_order)
-    # However many there are, the last one is shown: it may say that the device is well again.
+    # Of many lines, always show the last one: it may report the recovery.
     shown = [*lines[: EVIDENCE_SHOWN - 1], lines[-1]]
     return LatencyEpisode(
         event_id=event_id(
@@ -237,12 +237,12 @@ def _row(episode: Episode) -> LatencyEpisode:
 
 
 def _grade(episode: Episode, lines: int) -> int:
-    """32 bits that only grow as more becomes known of an episode that begins here.
+    """Return 32 bits that only grow as more is known of an episode that starts here.
 
-    An end that was found is better than none, and an earlier end than a later one: only a line that
-    was missing can bring it forward. While there is none, more lines are better. A row that was
-    taken back, because the device was slow before, comes back with a recovery found in between:
-    the nearer that is, the more is known.
+    A known end is better than none, and an earlier end better than a later one: only a line that
+    was missing can move it forward. Without an end, more lines are better. A row that was retracted
+    because the device was slow before comes back if a recovery in between is found: the nearer that
+    recovery, the higher the value.
     """
     length_us = episode.facts[-1].first.at_us - episode.started_us
     longest = 1 << _LENGTH_BITS
@@ -258,7 +258,7 @@ def _grade(episode: Episode, lines: int) -> int:
 
 
 def _coarse(number: int, bits: int) -> int:
-    """A number of up to 63 bits in so many bits: the larger, the coarser; order is kept."""
+    """Compress a number of up to 63 bits: larger numbers are coarser, and the order is kept."""
     kept = bits - 6
     shift = max(0, number.bit_length() - kept - 1)
     return (shift << kept) + (number >> shift)

@@ -1,1 +1,1 @@
-"""Migrations: how long a vMotion stunned a VM, where only its host's log says so."""
+"""Migrations: the length of a vMotion's stun, if only the host's log contains it."""

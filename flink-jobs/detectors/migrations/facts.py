@@ -1,7 +1,8 @@
-"""What the logs of hosts and VMs tell of one migration, on its way to the tracker of all of it.
+"""Facts about one migration from the logs of hosts and VMs, routed to one tracker.
 
-A migration's id is the same in the logs of both hosts and of the VM, which are different owners. So
-their lines are sent on as facts: records whose owner is the migration id. Facts stay inside Flink.
+A migration's ID is the same in the logs of both hosts and of the VM, which have different log keys.
+So their lines are forwarded as facts: records whose log key is the migration ID. Facts stay inside
+Flink.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any
 
 import orjson
 
-from detectors.catalogue import detector
-from detectors.records import is_continuation
-from detectors.stuns.causes import CauseLine
-from detectors.stuns.tracker import Stun
-from detectors.stuns.tracker import read as read_vm_line
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.records import is_continuation
+from stunwatch.detectors.stuns.causes import CauseLine
+from stunwatch.detectors.stuns.tracker import Stun
+from stunwatch.detectors.stuns.tracker import read as read_vm_line
 
-TOPIC = "facts.migration"
-"""Not a topic of Kafka: what goes there is the second step's input."""
+KIND = "migration"
+"""The kind of a record that is a fact about a migration."""
 
 _DETECTOR = detector("migrations")
 _PATTERNS = _DETECTOR.patterns
@@ -30,7 +31,7 @@ _KEEP_US = _DETECTOR.thresholds["keep_hours"] * 3600 * 1_000_000
 # [6A623B90 verbose 'VMotionSrc (1418322799436303)']
 # [Originator@6876 sub=Vcsvc.VMotionSrc.8311186098575749154 opID=ab12]
 _ID_IN_HEAD = re.compile(
-    r"(?:'VMotionSrc \(|sub=(?:\w+\.)*VMotionSrc(?:\.| \())(?P<id>\d+)\b", re.ASCII
+    r"(?:'VMotionSrc \(|sub=(?:\w+\.)*VMotionSrc(?:\.| \())(?P<id>\d{1,19})\b", re.ASCII
 )
 
 _STUNS_REMEMBERED = 64
@@ -40,12 +41,12 @@ Fact = dict[str, Any]
 
 
 def is_host_stun(record: Record) -> bool:
-    """Whether hostd tells how long a vMotion stunned its VM."""
+    """True if hostd reports in this line how long a vMotion stunned its VM."""
     return _PATTERNS["source_stun"].search(record["message"]) is not None
 
 
 def migration_id(record: Record) -> str:
-    """The migration that a line is about, as a decimal number; empty where it is about none."""
+    """Return the migration ID in a line, as a decimal number; empty if there is none."""
     if is_continuation(record):
         return ""
     if record["source"] == "vmware_log":
@@ -60,30 +61,35 @@ def migration_id(record: Record) -> str:
 
 @dataclass
 class Facts:
-    """The facts that one log owner tells.
+    """The facts from one log key.
 
-    The host's stun is held back for a while: the VM's own log usually tells it, and more.
+    The host's stun is held back for a while: usually the VM's own log contains it, with more
+    detail.
     """
 
     event_time_us: int = 0
     held: list[Fact] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
-    """The migration that a stun was told to belong to, by its event_id."""
+    """The migration of a stun that was forwarded, by event_id."""
     forget_at_us: int = 0
 
     def feed(self, record: Record) -> Iterator[Fact]:
-        """The fact that a line tells."""
+        """Yield the fact that a line contains."""
         about = migration_id(record)
         if not about:
             return
-        fact = {**record, "kind": "fact", "owner": about}
+        fact = {**record, "kind": KIND, "owner": about}
         if is_host_stun(record):
             self.held.append(fact)
         else:
             yield fact
 
-    def tell(self, stun: Stun) -> Iterator[Fact]:
-        """The facts of a row that the VM's own log tells."""
+    def of_event(self, event: Any) -> Iterator[Fact]:
+        """Yield the facts of a stun from the VM's own log."""
+        if isinstance(event, Stun):
+            yield from self._of_stun(event)
+
+    def _of_stun(self, stun: Stun) -> Iterator[Fact]:
         before = self.told.pop(stun.event_id, None)
         if before and before != stun.migration_id:
             yield _fact(before, stun, is_deleted=1)
@@ -94,8 +100,8 @@ class Facts:
         if len(self.told) > _STUNS_REMEMBERED:
             del self.told[next(iter(self.told))]
 
-    def tick(self, event_time_us: int) -> Iterator[Fact]:
-        """The facts that were held long enough."""
+    def advance_time(self, event_time_us: int) -> Iterator[Fact]:
+        """Yield the facts that were held long enough."""
         self.event_time_us = max(self.event_time_us, event_time_us)
         if self.held:
             due = [fact for fact in self.held if _due_us(fact) <= self.event_time_us]
@@ -105,13 +111,13 @@ class Facts:
             self.told.clear()
 
     def flush(self) -> Iterator[Fact]:
-        """The facts that are held."""
+        """Yield all facts that are held."""
         yield from self.held
         self.held.clear()
 
     @property
-    def next_due_us(self) -> int | None:
-        """When a fact was held long enough; None where nothing is kept."""
+    def next_timer_us(self) -> int | None:
+        """When the next fact was held long enough; None if no state is kept."""
         dues = [_due_us(fact) for fact in self.held]
         return min([*dues, *([self.forget_at_us] if self.told else [])], default=None)
 
@@ -122,10 +128,10 @@ def _due_us(fact: Fact) -> int:
 
 
 def _fact(about: str, stun: Stun, is_deleted: int) -> Fact:
-    """A row of the VM's own log as a record."""
+    """Return a stun from the VM's own log as a record."""
     return {
         "owner": about,
-        "kind": "fact",
+        "kind": KIND,
         "source": "stuns",
         "event_time": stun.ended_at,
         "host": stun.host,

@@ -1,8 +1,9 @@
-"""The stun of a migration, as the source host tells it.
+"""The stun of a migration, as the source host logs it.
 
-hostd names a number and the migration, not the VM; the VM's log names the migration and the VM. The
-two meet here, by the migration's id. Where the VM's own log tells the stun there is no second row
-of it: what was written before is taken back, and what another replay may write is forestalled.
+hostd logs a duration and the migration, but not the VM. The VM's log contains the migration and the
+VM. This tracker joins the two by the migration's ID. If the VM's own log contains the stun, there
+must be no second row for it: an earlier row is retracted, and a row that another replay may write
+is retracted in advance.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, ClassVar
 
 import orjson
 
-from detectors.catalogue import detector
-from detectors.events import EVIDENCE_SHOWN, event_id, timestamp
-from detectors.ledger import Fact, Found, Ledger
-from detectors.migrations.facts import migration_id
-from detectors.records import has_own_time, verbatim
-from detectors.stuns.tracker import Stun, severity
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import EVIDENCE_SHOWN, event_id, timestamp
+from stunwatch.detectors.migrations.facts import migration_id
+from stunwatch.detectors.point_events import Fact, Found, PointEvents
+from stunwatch.detectors.records import has_own_time, verbatim
+from stunwatch.detectors.stuns.tracker import Stun, severity
 
 _DETECTOR = detector("migrations")
 _PATTERNS = _DETECTOR.patterns
@@ -31,28 +32,29 @@ _MOST = 0x3FF
 
 @dataclass(frozen=True, kw_only=True)
 class MigrationFact(Fact):
-    """A line, or a row of the VM's own log, about a migration."""
+    """A line about a migration, or a row derived from the VM's own log."""
 
     migration_id: str
     kind: str
-    """`host_stun`, `planned`, `vm` (its log names the migration) or `vm_stun` (and the stun)."""
+    """`host_stun`, `planned`, `vm` (the VM's log contains the migration) or `vm_stun` (and the
+    stun)."""
     duration_us: int = 0
     home: tuple[str, str] = _NOWHERE
     """The VM's datastore and name."""
     says: str = ""
-    """From where to where; of a `vm_stun` its event_id."""
+    """Source and destination; for a `vm_stun` its event_id."""
     revision: int = 0
     is_deleted: int = 0
 
 
 @dataclass
-class Tracker(Ledger[MigrationFact, Stun]):
-    """The stuns of migrations."""
+class Tracker(PointEvents[MigrationFact, Stun]):
+    """Tracks the stuns of migrations."""
 
     keep_us: ClassVar[int] = _LIMITS["keep_hours"] * 3600 * 1_000_000
 
     def read(self, record: Mapping[str, Any]) -> MigrationFact | None:
-        """What a line, or a row of the VM's own log, tells of a migration."""
+        """Parse a line, or a row derived from the VM's own log, to a fact about a migration."""
         if record["source"] == "stuns":
             return _row_of_the_vm(record)
         about = migration_id(record)
@@ -78,11 +80,11 @@ class Tracker(Ledger[MigrationFact, Stun]):
         )
 
     def group_of(self, fact: MigrationFact) -> str:
-        """Each migration is by itself."""
+        """Return the migration: each one is independent."""
         return fact.migration_id
 
     def rows(self, facts: Sequence[MigrationFact], event_time_us: int) -> Iterator[Found[Stun]]:
-        """The host's row, and the rows that must not be."""
+        """Yield the host's row, and retractions of rows that must not exist."""
         host_stuns = [fact for fact in facts if fact.kind == "host_stun"]
         vm_stuns = [fact for fact in facts if fact.kind == "vm_stun"]
         newest: dict[str, MigrationFact] = {}
@@ -97,7 +99,7 @@ class Tracker(Ledger[MigrationFact, Stun]):
         homes = sorted({fact.home for fact in about_vm} | {_NOWHERE})
         here = sorted({fact.home for fact in about_vm if fact.host == stun.host})
         home = next(iter([*here, *homes[1:]]), _NOWHERE)
-        # What the VM's own log says outweighs what hosts say, however many lines those are.
+        # Facts from the VM's own log outweigh any number of lines from hosts.
         hosts = len(facts) - len(about_vm)
         known = min(len(vm_stuns), _MOST) << 20 | min(len(about_vm), _MOST) << 10
         for each in homes:
@@ -115,12 +117,12 @@ def _home(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _row_of_the_vm(record: Mapping[str, Any]) -> MigrationFact:
-    """A row of the VM's own log."""
+    """Convert a row derived from the VM's own log to a fact."""
     each, revision, is_deleted, duration_us, text = orjson.loads(record["message"])
     return MigrationFact(
         at_us=record["event_time_us"],
         offset=-1,
-        # Every revision is a fact of its own.
+        # Every revision is a separate fact.
         text=f"{text} {revision} {is_deleted}",
         host=record.get("host", ""),
         migration_id=record["owner"],
@@ -139,7 +141,7 @@ def _row(stun: MigrationFact, home: tuple[str, str], facts: Sequence[MigrationFa
     named = [fact for fact in facts if fact.kind == "vm"]
     shown = [stun, *plans[:1], *(named[:1] if vm else [])]
     return Stun(
-        # The name is part of it: a row that learns its VM's name is another row of the table.
+        # The VM's name is part of the ID: once it is known, the row is another one.
         event_id=event_id(_DETECTOR.name, stun.migration_id, datastore, vm),
         detector=_DETECTOR.name,
         revision=0,
@@ -155,6 +157,7 @@ def _row(stun: MigrationFact, home: tuple[str, str], facts: Sequence[MigrationFa
         measured_by="hostd",
         cause="vmotion",
         cause_detail=plans[0].says if plans else "",
+        op_id="",
         migration_id=stun.migration_id,
         switchover_us=None,
         is_quiesced=None,

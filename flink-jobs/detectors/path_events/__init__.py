@@ -1,1 +1,1 @@
-"""What a host lost on its way to storage, and what it got back."""
+"""Losses and recoveries of a host's access to storage."""

@@ -1,24 +1,26 @@
-"""What one host lost on its way to storage, and what it got back.
+"""Losses and recoveries of one host's access to storage.
 
-The kernel, vobd's own observations (`vob.`), the events that vobd makes of them (`esx.problem.`,
-`esx.clear.`) and hostd all tell the same facts, each in its own words and a little later. So each
-of the four is read by itself, from beginning to end of what it tells, and what they tell at the
-same time is one event.
+The kernel, vobd's observations (`vob.`), the events that vobd derives from them (`esx.problem.`,
+`esx.clear.`), hostd and a vCenter that sends its events all report the same facts, each in its own
+wording and a little later. So each of the five sources is evaluated separately, from loss to
+recovery, and reports of the same time are merged to one event.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from detectors.catalogue import detector
-from detectors.events import event_id, fullest_host, timestamp
-from detectors.ledger import Fact, Found, Ledger
-from detectors.records import is_continuation, verbatim
-from ingest.records import owner_key
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import event_id, fullest_host, timestamp
+from stunwatch.detectors.host_events import copied, host_of
+from stunwatch.detectors.point_events import Fact, Found, PointEvents
+from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.detectors.two_lines import TwoLines
+from stunwatch.ingest.records import owner_key
 
 _DETECTOR = detector("path_events")
 _PATTERNS = _DETECTOR.patterns
@@ -34,7 +36,7 @@ _REPEATED_US = _LIMITS["repeated_within_seconds"] * _SECOND
 _MOST_LINES = _LIMITS["most_lines_count"]
 
 _EVIDENCE = 10
-"""A storm makes thousands of events: each shows its first lines."""
+"""Most lines of evidence, the first of an event: a storm causes thousands of events."""
 
 Kind = Literal[
     "path_dead",
@@ -54,6 +56,7 @@ Kind = Literal[
 _KINDS: dict[str, Kind] = {
     "path_dead": "path_dead",
     "path_on": "path_on",
+    "path_gone": "pdl",
     "apd_start": "apd_start",
     "apd_timeout": "apd_timeout",
     "apd_end": "apd_end",
@@ -65,28 +68,28 @@ _KINDS: dict[str, Kind] = {
     "heartbeat_reclaimed": "heartbeat_reclaimed",
     "ats_miscompare": "ats_miscompare",
 }
-"""The first words of a pattern's name, and the kind of what it tells."""
+"""The kind of fact by the first words of a pattern's name."""
 
-_ENDS: dict[Kind, Kind] = {
-    "path_dead": "path_on",
-    "apd_start": "apd_end",
-    "apd_timeout": "apd_end",
-    "pdl": "pdl_end",
-    "lost_access": "restored_access",
-    "heartbeat_timeout": "heartbeat_reclaimed",
+_ENDS: dict[Kind, tuple[Kind, ...]] = {
+    "path_dead": ("path_on",),
+    "apd_start": ("apd_end",),
+    "apd_timeout": ("apd_end",),
+    "pdl": ("pdl_end", "path_on"),
+    "lost_access": ("restored_access",),
+    "heartbeat_timeout": ("heartbeat_reclaimed",),
 }
-"""What begins, and what ends it."""
+"""Losses, and the kinds that end them. A device and a path are never in the same group."""
 
 _MOMENTS: tuple[Kind, ...] = ("path_on", "apd_end", "heartbeat_reclaimed", "ats_miscompare")
-"""What has no end of its own. The other ends are told by the event that they end."""
+"""Kinds without an end. Other ends are part of the event that they end."""
 
-_SOURCES = ("kernel", "vob", "event", "hostd")
-"""Who tells it; the nearer to the fact comes first."""
+_SOURCES = ("kernel", "vob", "event", "hostd", "vcenter")
+"""The sources, those nearest to the fact first."""
 
 
 @dataclass(frozen=True)
 class PathEvent:
-    """One row of the view `path_events`, except `detected_at`. Times are UTC with six digits."""
+    """One row of the view `path_events`, except `detected_at`. Times are UTC with microseconds."""
 
     event_id: str
     detector: str
@@ -105,24 +108,24 @@ class PathEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PathFact(Fact):
-    """A line that tells a loss or its end."""
+    """A line about a loss or its end."""
 
     kind: Kind
     source: str
     about: tuple[str, str]
-    """What is lost or back: lines about something else have nothing to do with this one."""
+    """The object that is lost or back. Lines about different objects are independent."""
     path: str
     device: str
     datastore: str
 
 
 class Span(NamedTuple):
-    """From a beginning to its end, as one source tells it."""
+    """The facts from one source, from a loss to its end."""
 
     source: str
     facts: list[PathFact]
     is_ended: bool
-    """Whether the last one tells the end."""
+    """True if the last fact is the end."""
 
     @property
     def first_us(self) -> int:
@@ -134,16 +137,29 @@ class Span(NamedTuple):
 
 
 @dataclass
-class Tracker(Ledger[PathFact, PathEvent]):
-    """The path events of one host."""
+class Tracker(PointEvents[PathFact, PathEvent]):
+    """Tracks the path events of one host."""
 
     keep_us: ClassVar[int] = _LIMITS["keep_minutes"] * _MINUTE
+    most_facts: ClassVar[int] = _MOST_LINES
 
     owner: str = ""
+    halves: TwoLines = field(default_factory=TwoLines)
+
+    def advance_time(self, event_time_us: int) -> Iterator[PathEvent]:
+        """Yield the rows that change because time has passed."""
+        self.halves.advance(event_time_us)
+        yield from super().advance_time(event_time_us)
+
+    @property
+    def next_timer_us(self) -> int | None:
+        """When the passage of time changes a row or expires a line; None if no state is kept."""
+        return self.halves.next_timer(super().next_timer_us)
 
     def read(self, record: Mapping[str, Any]) -> PathFact | None:
-        """What a record tells; None where nothing, or nothing new in a storm of repetitions."""
-        fact = read(record)
+        """Parse a record. Return None if it is irrelevant, or a repetition in a storm."""
+        whole = self.halves.whole(record)
+        fact = read(whole) if whole else None
         if fact is None:
             return None
         self.owner = owner_key(fact.host) if fact.host else record.get("owner", "")
@@ -160,14 +176,17 @@ class Tracker(Ledger[PathFact, PathEvent]):
         return fact
 
     def group_of(self, fact: PathFact) -> Hashable:
-        """Facts of different groups have nothing to do with each other."""
+        """Return the group of a fact. Groups are independent."""
         return fact.about
 
     def rows(self, facts: Sequence[PathFact], event_time_us: int) -> Iterator[Found[PathEvent]]:
-        """The losses with their ends, and the moments."""
-        for kind, end in _ENDS.items():
-            ends = [fact for fact in facts if fact.kind == end]
-            losses = list(_at_the_same_time(_spans(facts, kind, end)))
+        """Yield the losses with their ends, and the events without an end."""
+        kinds = {fact.kind for fact in facts}
+        for kind, ending in _ENDS.items():
+            if kind not in kinds:
+                continue
+            ends = [fact for fact in facts if fact.kind in ending]
+            losses = list(_at_the_same_time(_spans(facts, kind, ending)))
             for loss, after in zip_longest(losses, losses[1:]):
                 before_us = after[0].first_us if after else None
                 ended = _ended(loss, ends, before_us)
@@ -176,6 +195,8 @@ class Tracker(Ledger[PathFact, PathEvent]):
                 is_fresh = event_time_us - found.first_us < _KEEP_OPEN_US
                 yield found._replace(is_open=not ended and after is None and is_fresh)
         for kind in _MOMENTS:
+            if kind not in kinds:
+                continue
             tolerance_us = _SAME_MISCOMPARE_US if kind == "ats_miscompare" else _SAME_US
             told = [fact for fact in facts if fact.kind == kind]
             for moment in _near_each_other(told, tolerance_us):
@@ -203,36 +224,43 @@ class Tracker(Ledger[PathFact, PathEvent]):
             kind=kind,
             started_at=started_at,
             ended_at=None if ended_us is None else timestamp(ended_us),
-            evidence=list(dict.fromkeys(fact.text for fact in told))[:_EVIDENCE],
+            evidence=list(dict.fromkeys(each for fact in told for each in fact.text.split("\n")))[
+                :_EVIDENCE
+            ],
         )
-        # Lines shortly before may be the same loss, and any later one its end: they all bear on it.
+        # Lines shortly before may be about the same loss, and any later one about its end: all
+        # count.
         bears_from_us = first_us - _TOLD_AGAIN_US - _SAME_US
         lines = len(facts) - bisect_left(facts, bears_from_us, key=_at)
-        return Found(row, bears_from_us, told[-1].at_us, lines=lines)
+        return Found(row, bears_from_us, told[-1].at_us, lines=lines, held=len(told))
 
 
 def read(record: Mapping[str, Any]) -> PathFact | None:
-    """What a record tells of paths, devices and volumes; None where nothing."""
+    """Parse a record. Return None if it is not about paths, devices or volumes."""
     if is_continuation(record):
         return None
-    message = record["message"]
+    copy = copied(record)
+    # A copy contains hostd's wording after the name of the host.
+    message = f"Event 0 : {copy.text}" if copy else record["message"]
     for name, pattern in _PATTERNS.items():
         found = pattern.search(message)
         if found is None:
             continue
         words, _, source = name.rpartition("_")
+        source = copy.by if copy else source
         told = {key: value or "" for key, value in found.groupdict().items()}
         ident = told.get("ident", "")
-        # A file system's identifier has no dot in it; a device's begins with its kind.
+        # The identifier of a file system has no dot; that of a device starts with its type and a
+        # dot.
         device = told.get("device", "") or (ident if "." in ident else "")
         datastore = told.get("datastore", "") or (ident if "." not in ident else "")
         path = told.get("path", "")
         kind = _KINDS[words]
         return PathFact(
-            at_us=record["event_time_us"],
+            at_us=copy.at_us if copy else record["event_time_us"],
             offset=record.get("offset", -1),
             text=verbatim(record),
-            host=record.get("host", ""),
+            host=host_of(record, copy),
             kind=kind,
             source=source if source in _SOURCES else "kernel",
             about=(words.partition("_")[0], path or ident or told.get("device") or datastore),
@@ -243,13 +271,13 @@ def read(record: Mapping[str, Any]) -> PathFact | None:
     return None
 
 
-def _spans(facts: Sequence[PathFact], kind: Kind, end: Kind) -> Iterator[Span]:
-    """What each source tells from beginning to end."""
+def _spans(facts: Sequence[PathFact], kind: Kind, ending: tuple[Kind, ...]) -> Iterator[Span]:
+    """Yield the spans of each source from a loss to its end."""
     by_source = sorted(facts, key=lambda fact: _SOURCES.index(fact.source))
     for source, told in groupby(by_source, key=lambda fact: fact.source):
         begun: list[PathFact] = []
         for fact in told:
-            if fact.kind == end and begun:
+            if fact.kind in ending and begun:
                 yield Span(source, [*begun, fact], is_ended=True)
                 begun = []
             elif fact.kind == kind:
@@ -262,7 +290,7 @@ def _spans(facts: Sequence[PathFact], kind: Kind, end: Kind) -> Iterator[Span]:
 
 
 def _at_the_same_time(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """Spans that overlap, or nearly do: they tell one event."""
+    """Group spans that overlap, or nearly do: they are one event."""
     near: list[Span] = []
     last_us = 0
     for span in sorted(spans, key=lambda span: (span.first_us, _SOURCES.index(span.source))):
@@ -276,10 +304,10 @@ def _at_the_same_time(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def _ended(loss: list[Span], ends: Sequence[PathFact], before_us: int | None) -> list[PathFact]:
-    """The lines that tell a loss's end, the first one first; none where it goes on.
+    """Return the lines about the end of a loss, the earliest first; none if it continues.
 
-    The nearest source that tells ends decides. Where none of those that told the beginning does,
-    the next one of any other.
+    Use the nearest source that reports ends. If no source that reported the loss also reports its
+    end, use the next end from any other source.
     """
     for source in _SOURCES:
         told = [span for span in loss if span.source == source]

@@ -1,1 +1,1 @@
-"""Reservation conflicts as the device tells them, and reservations that were held too long."""
+"""Reservation conflicts as the device reports them, and reservations held for too long."""

@@ -1,1 +1,1 @@
-"""Commands to storage that failed, counted by device, path and status."""
+"""Failed storage commands, counted by device, path and status."""

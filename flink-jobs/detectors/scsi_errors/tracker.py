@@ -1,10 +1,10 @@
 """Failed commands of one host, as episodes by device, path, opcode, status and sense.
 
-A failure is told up to three times, in pieces, or not at all: by the path (NMP, HPP) and by the
-device (ScsiDeviceIO); on two lines since ESXi 7; and as a mere number when the path's log is
-throttled. What a line means follows from the lines before it, so a small machine reads them in the
-order in which they were written. A line that comes late is put into its place, and the machine
-reads the newest lines anew.
+A failure may be logged up to three times, in pieces, or not at all: by the path (NMP, HPP) and by
+the device (ScsiDeviceIO); on two lines since ESXi 7; and only as a count if the path's log is
+throttled. The meaning of a line depends on the lines before it, so a small state machine reads the
+lines in the order in which they were written. A late line is inserted at its position, and the
+machine reads the newest lines again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from detectors.catalogue import detector
-from detectors.events import content_hash, event_id, fullest_host, timestamp, weighed_revision
-from detectors.records import is_continuation, verbatim
-from ingest.records import owner_key
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import (
+    content_hash,
+    event_id,
+    fullest_host,
+    timestamp,
+    weighed_revision,
+)
+from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.detectors.two_lines import is_status_of, joined, world_of
+from stunwatch.ingest.records import owner_key
 
 _DETECTOR = detector("scsi_errors")
 _PATTERNS = _DETECTOR.patterns
@@ -31,21 +38,20 @@ _EXPECTED = [pattern for name, pattern in _PATTERNS.items() if name.startswith("
 _MINUTE = 60_000_000
 _GAP_US = _LIMITS["gap_minutes"] * _MINUTE
 _SAME_COMMAND_US = _LIMITS["same_command_within_ms"] * 1000
-_FOLLOWS_US = _LIMITS["status_follows_within_ms"] * 1000
 _WRITTEN_EVERY_US = _LIMITS["written_every_seconds"] * 1_000_000
 _KEEP_US = _LIMITS["keep_minutes"] * _MINUTE
 _REORDERED = _LIMITS["lines_reordered_count"]
 
 _EVIDENCE = 6
-"""An episode shows its first lines; a host in trouble has thousands of episodes."""
+"""Most lines of evidence, the first of an episode. A host in trouble has thousands of episodes."""
 
 _CHECK_CONDITION = "0x2"
-"""The device status that sense data explains."""
+"""CHECK CONDITION: the device status that the sense data explain."""
 
 
 @dataclass(frozen=True)
 class ScsiError:
-    """One row of the view `scsi_errors`, except `detected_at`. Times are UTC with six digits."""
+    """One row of the view `scsi_errors`, except `detected_at`. Times are UTC with microseconds."""
 
     event_id: str
     detector: str
@@ -68,20 +74,20 @@ class ScsiError:
 
 
 class Failure(NamedTuple):
-    """What a line says of one failed command."""
+    """One failed command, parsed from a line."""
 
     layer: str
-    """`path`, `device`, or empty where the line names neither."""
+    """`path`, `device`, or empty if the line names neither."""
     key: tuple[str, ...]
     """Device, path, opcode, host, device and plug-in status, sense."""
     command: str
-    """The command's address in the kernel, where the line tells it."""
+    """The address of the command in the kernel, if the line contains it."""
     verdict: str
-    """`error`, `expected`, or `quiet`: it opens nothing."""
+    """`error`, `expected`, or `quiet`, which starts no episode."""
 
 
 class Line(NamedTuple):
-    """A line that matters. Sorts by time, then place, then text."""
+    """A relevant line. Sorts by time, then offset, then text."""
 
     at_us: int
     offset: int
@@ -90,17 +96,17 @@ class Line(NamedTuple):
     host: str
     thread: str
     kind: str
-    """`failure`, `command` (its status is on the next line), `status` (of the line before)
-    or `repeated`."""
+    """`failure`, `command` (its status is on the next line), `status` (of the line before) or
+    `repeated`."""
     failure: Failure | None = None
-    """Of a failure; of a status what it says if no command is known."""
+    """Of a failure; of a status, the failure if no command is known."""
     device: str = ""
     times: int = 0
 
 
 @dataclass
 class Episode:
-    """Failures of one key, none further from the next than the gap."""
+    """Failures of one key, no two neighbours further apart than the gap."""
 
     key: tuple[str, ...]
     is_expected: bool
@@ -108,36 +114,37 @@ class Episode:
     last_us: int
     count: int = 0
     lines: int = 0
-    """The device's lines from the first failure until the gap after the last: the more of them
-    are known, the better is the row."""
+    """The device's lines from the first failure until the gap after the last. More lines make a
+    better row."""
     host: str = ""
     evidence: list[str] = field(default_factory=list)
     is_changed: bool = True
-    """Whether it differs from what was written of it."""
+    """True if it differs from the row written last."""
 
 
 @dataclass
 class Machine:
-    """What the lines read so far tell, in the order in which they were written."""
+    """The state after reading lines in the order in which they were written."""
 
     episodes: dict[tuple[str, ...], list[Episode]] = field(default_factory=dict)
     alive: dict[str, list[Episode]] = field(default_factory=dict)
-    """The episodes of a device that may still go on."""
+    """The episodes of a device that may still continue."""
     last_errors: dict[str, tuple[int, tuple[str, ...], int]] = field(default_factory=dict)
-    """Of a device, what `last error status` speaks of: when, of which episode, how often so far.
-    An empty key is one that opens nothing."""
+    """By device, what `last error status` refers to: time, episode key, and count so far. An empty
+    key means a failure that starts no episode."""
     commands: dict[tuple[str, str], int] = field(default_factory=dict)
-    """When a path's line told of a device's command, by its address and by what it says."""
+    """When a path's line reported a command of a device, by the command's address and by its
+    status."""
     waiting: dict[tuple[str, str], list[Line]] = field(default_factory=dict)
-    """Commands whose status is to follow, by layer and thread."""
+    """Commands that wait for their status, by layer and world."""
     instant_us: int = 0
     instant: set[tuple[str, str]] = field(default_factory=set)
     """Thread and message of the lines of the newest instant: a second one is a copy."""
     opened: list[Episode] = field(default_factory=list)
-    """The episodes that have begun since somebody looked."""
+    """The episodes that started since the list was last cleared."""
 
     def step(self, line: Line) -> None:
-        """Read the next line."""
+        """Process the next line."""
         if line.at_us != self.instant_us:
             self.instant_us = line.at_us
             self.instant.clear()
@@ -163,12 +170,12 @@ class Machine:
             self._witness(line.at_us, line.failure.key[0])
 
     def all_episodes(self) -> Iterator[Episode]:
-        """Every episode that is kept."""
+        """Yield every episode that is kept."""
         for known in self.episodes.values():
             yield from known
 
     def forget(self, oldest_us: int) -> None:
-        """Forget what ended before."""
+        """Forget everything that ended before."""
         for key, known in list(self.episodes.items()):
             known[:] = [each for each in known if each.last_us >= oldest_us]
             if not known:
@@ -188,27 +195,27 @@ class Machine:
         }
 
     def _command(self, line: Line) -> None:
-        waiting = self.waiting.setdefault((line.message[:3], line.thread), [])
-        waiting[:] = [each for each in waiting if line.at_us - each.at_us <= _FOLLOWS_US]
+        waiting = self.waiting.setdefault((line.message[:3], world_of(line.thread)), [])
+        waiting[:] = [each for each in waiting if is_status_of(each.at_us, line.at_us)]
         waiting.append(line)
         self.last_errors[line.device] = (line.at_us, (), 0)
 
     def _status(self, line: Line) -> tuple[Failure, list[Line]]:
-        """The failure that a status line completes, and its lines."""
-        waiting = self.waiting.pop((line.message[:3], line.thread), [])
-        waiting = [each for each in waiting if 0 <= line.at_us - each.at_us <= _FOLLOWS_US]
+        """Return the failure that a status line completes, and its lines."""
+        writer = (line.message[:3], world_of(line.thread))
+        waiting = self.waiting.pop(writer, [])
+        waiting = [each for each in waiting if is_status_of(each.at_us, line.at_us)]
         assert line.failure is not None
         if not waiting:
             return line.failure, [line]
         command, *others = waiting
         if others:
-            self.waiting[line.message[:3], line.thread] = others
-        status = line.message[line.message.index("H:0x") :]
-        told = failure_of(f"{command.message.rstrip()} {status}")
+            self.waiting[writer] = others
+        told = failure_of(joined(command.message, line.message))
         return told or line.failure, [command, line]
 
     def _repeated(self, line: Line) -> None:
-        """`repeated N times` counts from the last error on; 10, 20 and 40 are 40 failures."""
+        """Count `repeated N times`. N counts from the last error: 10, 20 and 40 are 40 failures."""
         at_us, key, so_far = self.last_errors.get(line.device, (line.at_us, (), 0))
         if not key or line.at_us - at_us > _GAP_US:
             return
@@ -219,7 +226,7 @@ class Machine:
     def _failed(self, failure: Failure, at_us: int, lines: list[Line]) -> None:
         device = failure.key[0]
         is_error = failure.verdict != "quiet"
-        # ESX 4 names no command where the device fails: there the same status is the same command.
+        # ESX 4 logs no command for a device failure: there the same status means the same command.
         command = (device, failure.command)
         alike = (device, " ".join(failure.key[2:6]))
         if failure.layer == "path":
@@ -280,30 +287,30 @@ class Machine:
 
 @dataclass
 class Tracker:
-    """The failed commands of one host."""
+    """Tracks the failed commands of one host."""
 
     owner: str = ""
     run_id: str = ""
     event_time_us: int = 0
     folded: Machine = field(default_factory=Machine)
-    """Has read the lines that are no longer kept."""
+    """The state after the lines that are no longer kept."""
     lines: list[Line] = field(default_factory=list)
     """The newest lines, sorted."""
     machine: Machine = field(default_factory=Machine)
-    """Has read all lines."""
+    """The state after all lines."""
     folded_names: dict[int, None] = field(default_factory=dict)
-    """Of lines no longer kept, what names them: one that is read again changes nothing."""
+    """Fingerprints of lines that are no longer kept: reading them again changes nothing."""
     written: dict[str, ScsiError] = field(default_factory=dict)
-    taken_back: dict[str, ScsiError] = field(default_factory=dict)
-    """The same, of rows that no longer hold."""
+    retracted: dict[str, ScsiError] = field(default_factory=dict)
+    """Retracted rows, by event_id."""
     is_out_of_order: bool = False
-    """Whether a line came that the machine should have read before others."""
+    """True if a line arrived that belongs before lines already processed."""
     changed_at_us: int | None = None
-    """The event time of the first change that is not written yet."""
+    """The event time of the oldest change that is not yet written."""
     forget_at_us: int | None = None
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[ScsiError]:
-        """An event if an episode begins with this line."""
+        """Yield an event if this line starts an episode."""
         line = read(record)
         if line is None or self._is_known(line):
             return
@@ -326,8 +333,8 @@ class Tracker:
         if len(self.lines) > 2 * _REORDERED:
             self._fold(len(self.lines) - _REORDERED)
 
-    def tick(self, event_time_us: int) -> Iterator[ScsiError]:
-        """The events that have changed, after they could change some more."""
+    def advance_time(self, event_time_us: int) -> Iterator[ScsiError]:
+        """Yield changed events, after waiting for further changes."""
         self.event_time_us = max(self.event_time_us, event_time_us)
         if (
             self.changed_at_us is not None
@@ -339,12 +346,12 @@ class Tracker:
             self._forget()
 
     def flush(self) -> Iterator[ScsiError]:
-        """The events that have changed: a source has ended."""
+        """Yield all changed events: a source has ended."""
         yield from self._changes()
 
     @property
-    def next_due_us(self) -> int | None:
-        """When a change is written or an episode forgotten; None where none is kept."""
+    def next_timer_us(self) -> int | None:
+        """When a change is due to be written or an episode expires; None if none is kept."""
         if self.changed_at_us is None:
             return self.forget_at_us
         return self.changed_at_us + _WRITTEN_EVERY_US
@@ -355,7 +362,7 @@ class Tracker:
         return is_kept or _name(line) in self.folded_names
 
     def _changes(self) -> Iterator[ScsiError]:
-        """What differs from what was written."""
+        """Yield the rows that differ from those written before."""
         self.changed_at_us = None
         gone = set(self.written)
         if self.is_out_of_order:
@@ -367,8 +374,8 @@ class Tracker:
                 episode.is_changed = True
                 gone.discard(self._id(episode))
             for name in gone:
-                self.taken_back[name] = _taken_back(self.written.pop(name), self.run_id)
-                yield self.taken_back[name]
+                self.retracted[name] = _retracted(self.written.pop(name), self.run_id)
+                yield self.retracted[name]
         self.machine.opened.clear()
         yield from self._write(self.machine.all_episodes())
 
@@ -378,11 +385,11 @@ class Tracker:
                 continue
             episode.is_changed = False
             row = self._row(episode)
-            before = self.written.get(row.event_id) or self.taken_back.pop(row.event_id, None)
+            before = self.written.get(row.event_id) or self.retracted.pop(row.event_id, None)
             if before is not None and before.revision == row.revision:
                 continue
             if before is not None and before.revision > row.revision:
-                # A late line may make less of an episode, or bring one back: it still wins.
+                # A late line may shrink an episode or bring one back: the newer row must win.
                 row = replace(row, revision=before.revision + 1)
             self.written[row.event_id] = row
             yield row
@@ -412,7 +419,9 @@ class Tracker:
             count=episode.count,
             evidence=list(episode.evidence),
         )
-        revision = weighed_revision(episode.lines, 0, content_hash(row), is_deleted=False)
+        revision = weighed_revision(
+            episode.lines, 0, content_hash(row), _DETECTOR.version, is_deleted=False
+        )
         return replace(row, revision=revision, run_id=self.run_id)
 
     def _forget(self) -> None:
@@ -422,14 +431,14 @@ class Tracker:
             machine.forget(oldest_us)
         oldest = timestamp(oldest_us)
         self.written = {name: row for name, row in self.written.items() if row.ended_at >= oldest}
-        self.taken_back = {
-            name: row for name, row in self.taken_back.items() if row.ended_at >= oldest
+        self.retracted = {
+            name: row for name, row in self.retracted.items() if row.ended_at >= oldest
         }
         is_empty = not self.lines and not self.machine.episodes and not self.machine.last_errors
         self.forget_at_us = None if is_empty else self.event_time_us + _KEEP_US // 4
 
     def _fold(self, count: int) -> None:
-        """Keep no more than what the first of the kept lines tell."""
+        """Keep only the state after the first `count` lines, not the lines."""
         for line in self.lines[:count]:
             self.folded.step(line)
             self.folded_names[_name(line)] = None
@@ -439,7 +448,7 @@ class Tracker:
 
 
 def read(record: Mapping[str, Any]) -> Line | None:
-    """What a record tells of failed commands; None where nothing, or nothing whole."""
+    """Parse a record. Return None if it is not about failed commands, or is incomplete."""
     if is_continuation(record):
         return None
     message = record["message"]
@@ -456,46 +465,66 @@ def read(record: Mapping[str, Any]) -> Line | None:
         return line._replace(kind="repeated", device=found["device"], times=int(found["times"]))
     if found := _PATTERNS["command_alone"].search(message):
         return line._replace(kind="command", device=found["device"])
-    failure = failure_of(message)
+    failure = failure_of(message) or _failure_on_esx3(message)
     if failure is None:
         return None
     return line._replace(kind="failure" if failure.layer else "status", failure=failure)
 
 
 def failure_of(message: str) -> Failure | None:
-    """What a message says of a failed command; None where it was cut before it said it all."""
+    """Parse a failed command. Return None if the message is not one or was cut off too early."""
     status = _PATTERNS["status"].search(message)
     if status is None:
         return None
     sense = _PATTERNS["sense"].search(message)
-    # Without its sense a check condition may be anything, the harmless included.
+    # Without its sense a CHECK CONDITION may be anything, including a harmless one.
     if status["device"] == _CHECK_CONDITION and sense is None and "Invalid" not in message:
         return None
     statuses = (status["host"], status["device"], status["plugin"])
     tail = (*statuses, sense["sense"] if sense else "")
-    verdict = "error"
-    if any(pattern.search(message) for pattern in _QUIET):
-        verdict = "quiet"
-    elif any(pattern.search(message) for pattern in _EXPECTED):
-        verdict = "expected"
+    verdict = _verdict(message)
     if found := _PATTERNS["failed_on_device"].search(message):
         key = (found["device"], "", found["opcode"], *tail)
         return Failure("device", key, found["command"] or "", verdict)
     if found := _PATTERNS["failed_on_path"].search(message):
         key = (found["device"], found["path"], found["opcode"], *tail)
         return Failure("path", key, found["command"], verdict)
-    if _PATTERNS["status_alone"].search(message):
-        return Failure("", ("", "", "", *tail), "", verdict)
+    is_nvme = _PATTERNS["nvme_status"].search(message) is not None
+    if is_nvme or _PATTERNS["status_alone"].search(message):
+        # The line before names the device and the command. This one alone is no evidence.
+        return Failure("", ("", "", "", *tail), "", verdict if is_nvme else "quiet")
     return None
 
 
-def _taken_back(row: ScsiError, run_id: str) -> ScsiError:
-    revision = weighed_revision(row.revision >> 32, 0, 0, is_deleted=True)
+def _verdict(message: str) -> str:
+    if any(pattern.search(message) for pattern in _QUIET):
+        return "quiet"
+    return "expected" if any(pattern.search(message) for pattern in _EXPECTED) else "error"
+
+
+def _failure_on_esx3(message: str) -> Failure | None:
+    """Parse statuses of ESX 3 and convert them to the format of later versions."""
+    if found := _PATTERNS["not_ready_on_esx3"].search(message):
+        key = ("", found["path"], "0x0", found["host"], found["device"], "0x0", "")
+        return Failure("path", key, "", "error")
+    found = _PATTERNS["failed_on_esx3"].search(message)
+    if found is None:
+        return None
+    host, device = hex(int(found["host"])), hex(int(found["device"]))
+    sense = found["sense"] if device == _CHECK_CONDITION else ""
+    verdict = _verdict(f" H:{host} D:{device} P:0x0 Valid sense data: {found['sense']}")
+    is_success = (host, device) == ("0x0", "0x0")
+    key = ("", found["path"], "", host, device, "0x0", sense)
+    return Failure("path", key, "", "quiet" if is_success else verdict)
+
+
+def _retracted(row: ScsiError, run_id: str) -> ScsiError:
+    revision = weighed_revision(row.revision >> 32, 0, 0, _DETECTOR.version, is_deleted=True)
     return replace(row, revision=revision, is_deleted=1, run_id=run_id)
 
 
 def _name(line: Line) -> int:
-    """64 bits that name a line; Python's own hash differs from process to process."""
+    """Return a 64-bit fingerprint of a line. Python's own hash differs between processes."""
     return content_hash([line.at_us, line.text]) << 32 | content_hash([line.text, line.offset])
 
 

@@ -1,8 +1,8 @@
 """Snapshot operations of one virtual machine, from its vmware.log.
 
-A VM runs one snapshot task at a time. So its lines, in the order of their times, are a story: a
-start, what happens, an end; the next start ends nothing, it only says that the end of the last one
-was not logged. The story is told anew from all lines known whenever one arrives.
+A VM runs one snapshot task at a time. So its lines, sorted by time, form a sequence: a start,
+steps, an end. If another start comes first, the end was not logged. The operations are recomputed
+from all known lines whenever one arrives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from detectors.catalogue import detector
-from detectors.events import EVIDENCE_SHOWN, event_id, fullest_host, timestamp
-from detectors.ledger import Fact, Found, Ledger
-from detectors.records import has_own_time, is_continuation, verbatim
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import EVIDENCE_SHOWN, event_id, fullest_host, timestamp
+from stunwatch.detectors.point_events import Fact, Found, PointEvents
+from stunwatch.detectors.records import has_own_time, is_continuation, verbatim
 
 _DETECTOR = detector("snapshot_operations")
 _PATTERNS = _DETECTOR.patterns
@@ -34,7 +34,7 @@ _LONGEST_US = _LIMITS["longest_operation_days"] * 24 * 60 * _MINUTE
 _KEEP_US = _LIMITS["keep_hours"] * 60 * _MINUTE
 _WRITTEN_BYTES = _LIMITS["written_delta_bytes_count"]
 
-# How long before the first sure line of a removal these count as its beginning.
+# How long before the first definite line of a removal these lines count as its start.
 _COUNTS_US = {
     "disk_closed": _LIMITS["closing_counts_for_minutes"] * _MINUTE,
     "lock_failed": _LIMITS["lock_counts_for_seconds"] * _SECOND,
@@ -42,17 +42,17 @@ _COUNTS_US = {
     "consolidate_note": _LIMITS["note_counts_for_minutes"] * _MINUTE,
 }
 
-# They only add to an operation that other lines tell.
+# Lines that only add details to an operation that other lines report.
 _DETAILS = {"delta_opened", "disk_closed", "lock_failed"}
 
-# How many bits of a row's weight they have, from the highest: sure lines, such lines before its
-# start, details. A sure line outweighs every detail that it may move to another operation.
+# Bits of a row's weight, from the highest: definite lines, definite lines before its start, and
+# details. A definite line outweighs all details that it may move to another operation.
 _SURE_BITS, _BEFORE_BITS, _DETAIL_BITS = 13, 7, 12
 
-# ESX takes a snapshot of this name while it removes another, to write to in the meantime.
+# ESX creates a snapshot with this name while it removes another, as the target of writes.
 _HELPER = re.compile(r"consolidate helper\b", re.IGNORECASE | re.ASCII)
 
-# crm01-000002-delta.vmdk and crm01-flat.vmdk are links of one disk.
+# crm01-000002-delta.vmdk and crm01-flat.vmdk are links of the same disk.
 _LINK = re.compile(r"(?:-\d{6})?-(?:delta|sesparse|flat)\.vmdk\Z", re.ASCII)
 
 
@@ -70,6 +70,7 @@ class SnapshotOperation:
     datastore: str
     kind: Literal["create", "create_memory", "remove"]
     name: str
+    op_id: str
     started_at: str
     ended_at: str | None
     duration_ms: int | None
@@ -87,42 +88,44 @@ class SnapshotOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class Line(Fact):
-    """What a line tells of a snapshot operation."""
+    """A line about a snapshot operation."""
 
     tells: str
-    """The name of the pattern that it fits."""
+    """The name of the pattern that it matches."""
     message: str
     vm: str
     datastore: str
+    op_id: str = ""
     name: str = ""
-    """The snapshot's."""
+    """The name of the snapshot."""
     path: str = ""
     number: int = 0
-    """1 for a snapshot with memory, memory pages, an error, bytes: as the pattern has it."""
+    """1 for a snapshot with memory, memory pages, an error code, or bytes, depending on the
+    pattern."""
 
 
 @dataclass
 class Operation:
-    """An operation as far as it has been told."""
+    """An operation, from the lines so far."""
 
     kind: Literal["create", "create_memory", "remove"]
     started_us: int
     has_start: bool
-    """Whether a line told its start; if not, it starts with the first that belongs to it."""
+    """True if a line reported its start; if not, it starts with its first line."""
     name: str = ""
     lines: list[Line] = field(default_factory=list)
     opened: list[tuple[int, Line]] = field(default_factory=list)
-    """Deltas opened, each with the number of iterations told before."""
+    """Opened deltas, each with the number of iterations before it."""
     iterations: int = 0
     ended: Line | None = None
     failed: Line | None = None
-    """The newest sign of a failure, which ends the operation unless its end is told."""
+    """The newest sign of a failure. It ends the operation unless a line reports the end."""
     began: Line | None = None
-    """The lazy checkpoint's begin."""
+    """The line at the start of the lazy checkpoint."""
     saved: Line | None = None
-    """The lazy checkpoint's completion."""
+    """The line at the completion of the lazy checkpoint."""
     cut_us: int | None = None
-    """From here on nothing that is logged can belong to it."""
+    """Lines from this time on cannot belong to it."""
 
     @property
     def last_us(self) -> int:
@@ -132,12 +135,12 @@ class Operation:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a line that ends it may still come."""
+        """True if a line that ends it may still arrive."""
         is_saving = self.began is not None and self.saved is None
         return self.cut_us is None and (self.ended is None or is_saving)
 
     def end(self) -> tuple[Literal["ok", "failed", "open"], int | None]:
-        """How it ended and when, in microseconds since 1970."""
+        """Return its outcome and the time of its end, in microseconds since 1970."""
         ended, saved_us = self.ended, self.saved.at_us if self.saved else 0
         if ended is None:
             if self.failed is not None:
@@ -152,14 +155,14 @@ class Operation:
         return "failed" if is_failed else "ok", max(ended.at_us, saved_us)
 
     def helper_sizes(self) -> list[int]:
-        """The size of the helper that was merged in each iteration, bytes, where a line told it."""
+        """Return the bytes of the helper merged in each iteration, if a line reported them."""
         lower_links = {(line.path, line.number) for told, line in self.opened if not told}
         sizes = []
         for iteration in range(1, self.iterations + 1):
             opened = [line for told, line in self.opened if told == iteration]
             helpers = [line for line in opened if (line.path, line.number) not in lower_links]
             written = [each.number for each in helpers if each.number >= _WRITTEN_BYTES]
-            # The next helper, still empty, is opened beside the one that is merged.
+            # The next helper, still empty, is opened next to the one that is merged.
             if written:
                 sizes.append(written[0])
             elif opened:
@@ -167,7 +170,7 @@ class Operation:
         return sizes
 
     def delta_bytes(self) -> int | None:
-        """The size of the deltas to be merged, one a disk, bytes; None where no line told it."""
+        """Return the total bytes of the deltas to merge, one per disk; None if not reported."""
         largest: dict[str, int] = {}
         for told, line in self.opened:
             if not told:
@@ -176,13 +179,13 @@ class Operation:
         return sum(written) if written else max(largest.values(), default=None)
 
 
-class Tracker(Ledger[Line, SnapshotOperation]):
-    """A virtual machine's snapshot operations."""
+class Tracker(PointEvents[Line, SnapshotOperation]):
+    """Tracks the snapshot operations of one virtual machine."""
 
     keep_us: ClassVar[int] = _KEEP_US
 
     def read(self, record: Mapping[str, Any]) -> Line | None:
-        """What a record tells of snapshot operations; None where nothing."""
+        """Parse a record. Return None if it says nothing about snapshot operations."""
         if is_continuation(record) or not has_own_time(record):
             return None
         message = record["message"]
@@ -192,7 +195,7 @@ class Tracker(Ledger[Line, SnapshotOperation]):
             return None
         told = found.groupdict()
         if tells == "lazy_began" and int(told["done"]) >= int(told["pages"]):
-            # Nothing is left to write: a resume.
+            # No pages are left to write: a resume.
             return None
         number = next((told[each] for each in _NUMBERS if each in told), "0")
         return Line(
@@ -204,17 +207,18 @@ class Tracker(Ledger[Line, SnapshotOperation]):
             message=message,
             vm=record.get("vm", ""),
             datastore=record.get("datastore", ""),
+            op_id=record.get("op_id", ""),
             name=told.get("name", ""),
             path=told.get("path", ""),
             number=int(number),
         )
 
     def group_of(self, fact: Line) -> str:
-        """All lines of a VM belong together."""
+        """Return the same group for all lines of a VM."""
         return ""
 
     def rows(self, facts: Sequence[Line], event_time_us: int) -> Iterator[Found[SnapshotOperation]]:
-        """The operations that these lines tell."""
+        """Yield the operations that follow from these lines."""
         sure_us = [line.at_us for line in facts if line.tells not in _DETAILS]
         for operation in _Story(facts).operations:
             yield Found(
@@ -226,24 +230,24 @@ class Tracker(Ledger[Line, SnapshotOperation]):
             )
 
 
-# The group of a pattern that holds a line's number.
+# The groups of patterns that contain a line's number.
 _NUMBERS = ("memory", "pages", "error", "code", "bytes")
 
 
 class _Story:
-    """The operations that sorted lines tell, in the order of their starts."""
+    """The operations that follow from sorted lines, in the order of their starts."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.operations: list[Operation] = []
         self._taking: Operation | None = None
         self._removing: Operation | None = None
         self._saving: Operation | None = None
-        # Lines that belong to no operation, or not yet, since the last one's start or end.
+        # Lines since the last start or end that belong to no operation, or not yet to one.
         self._loose: list[Line] = []
         for line in _without_copies(lines):
             getattr(self, f"_{line.tells}")(line)
 
-    # == Snapshots that are taken
+    # == Creating snapshots
 
     def _take_started(self, line: Line) -> None:
         if self._removing and not self._removing.ended and _HELPER.match(line.name):
@@ -310,7 +314,7 @@ class _Story:
             self._saving = None
 
     def _lazy_restored(self, line: Line) -> None:
-        """What began was a resume after all."""
+        """Handle a restore: what looked like a lazy checkpoint was a resume."""
         resumed, self._saving = self._saving, None
         if resumed is None:
             return
@@ -320,7 +324,7 @@ class _Story:
             if self._taking is resumed:
                 self._taking = None
 
-    # == Snapshots that are removed
+    # == Removing snapshots
 
     def _consolidate_started(self, line: Line) -> None:
         self._cut(line)
@@ -365,7 +369,7 @@ class _Story:
         self._loose.clear()
 
     def _removal(self, line: Line) -> Operation:
-        """The removal that a sure line belongs to, with the line; a new one where none runs."""
+        """Return the removal that a definite line belongs to, or a new one, with the line added."""
         removing = self._removing
         if removing is None or not self._belongs(line, removing):
             removing = self._removing = self._removal_without_start(line)
@@ -395,7 +399,7 @@ class _Story:
         return found
 
     def _belongs(self, line: Line, removing: Operation) -> bool:
-        """Whether a line on a consolidation can belong to this operation."""
+        """True if a line about a consolidation can belong to this operation."""
         if removing.ended:
             return line.at_us <= removing.ended.at_us + _TRAILS_US
         if removing.failed and not removing.has_start:
@@ -424,7 +428,7 @@ class _Story:
     # == Boundaries
 
     def _log_started(self, line: Line) -> None:
-        """A new process: it finishes nothing that another one had begun."""
+        """Handle a new process: it does not finish operations of the previous one."""
         self._cut(line)
 
     def _cut(self, line: Line) -> None:
@@ -436,7 +440,7 @@ class _Story:
 
 
 def _without_copies(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines; of sure ones that say the same within a second only the first."""
+    """Yield the lines without definite ones that repeat the same message within a second."""
     told_us: dict[str, int] = {}
     for line in lines:
         before_us = told_us.get(line.message)
@@ -448,14 +452,14 @@ def _without_copies(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _awaits_memory(taking: Operation, line: Line) -> bool:
-    """Whether a lazy checkpoint that begins with this line is this snapshot's."""
+    """True if a lazy checkpoint that starts with this line belongs to this snapshot."""
     is_running = taking.ended is None or line.at_us <= taking.ended.at_us + _TRAILS_US
     has_memory = taking.kind == "create_memory" and taking.has_start
     return has_memory and is_running and taking.began is None
 
 
 def _is_closed_with_its_base(line: Line, closed: Iterable[Line]) -> bool:
-    """Whether another link of the same disk was closed too, and one of the two is the base."""
+    """True if another link of the same disk was closed too and one of the two is the base."""
     return any(
         _disk(other) == _disk(line)
         and _is_base(other) != _is_base(line)
@@ -465,7 +469,7 @@ def _is_closed_with_its_base(line: Line, closed: Iterable[Line]) -> bool:
 
 
 def _disk(line: Line) -> str:
-    """The disk that a file is a link of: the name alone, as volumes are misspelt."""
+    """Return the disk of a file: without the volume, whose name may be misspelt."""
     return _LINK.sub("", line.path.rpartition("/")[2])
 
 
@@ -478,11 +482,11 @@ def _count(sorted_us: Sequence[int], first_us: int, last_us: int) -> int:
 
 
 def _weight(operation: Operation, sure_us: Sequence[int]) -> int:
-    """How much is known that bears on this operation: every line that may change it adds to it.
+    """Return how many lines affect this operation: every line that may change it adds to it.
 
-    A late line may end an operation earlier than it seemed to, so sure lines after its end count
-    too, as long as lines may be late. What has a start line does not depend on what was before it,
-    unless it is a helper's, or copies of what was.
+    A late line may end an operation earlier than it seemed. So definite lines after its end count
+    too, as long as lines may be late. An operation with a start line does not depend on earlier
+    lines, unless that line belongs to a helper or is a copy of an earlier one.
     """
     depends = not operation.has_start or _HELPER.match(operation.name)
     started_us = operation.started_us
@@ -519,6 +523,7 @@ def _row(operation: Operation) -> SnapshotOperation:
         datastore=datastore,
         kind=operation.kind,
         name=operation.name,
+        op_id=next((line.op_id for line in lines if line.op_id), ""),
         started_at=started_at,
         ended_at=None if ended_us is None else timestamp(ended_us),
         duration_ms=None if ended_us is None else _milliseconds(ended_us - operation.started_us),
@@ -536,14 +541,14 @@ def _row(operation: Operation) -> SnapshotOperation:
 
 
 def _is_converging(sizes: Sequence[int]) -> bool | None:
-    """Whether every helper is smaller than the one before; None where there is no telling."""
+    """True if every helper is smaller than the one before; None with fewer than two sizes."""
     if len(sizes) < 2:
         return None
     return all(later < earlier for earlier, later in pairwise(sizes))
 
 
 def _formula_ms(pages: int) -> int:
-    """How long a lazy snapshot waits at the defaults: an explanation, no forecast."""
+    """Return how long a lazy snapshot waits at the defaults: an explanation, not a forecast."""
     return round(pages / _LIMITS["io_block_pages_count"] * _LIMITS["io_wait_ms"])
 
 
@@ -552,7 +557,7 @@ def _milliseconds(microseconds: int) -> int:
 
 
 def _evidence(operation: Operation) -> list[str]:
-    """The operation's lines; of many the first and the last ones, then the deltas' sizes."""
+    """Return the operation's lines, of many the first and last ones, and then the deltas' sizes."""
     lines = sorted(operation.lines, key=lambda line: line.order)
     half = EVIDENCE_SHOWN // 2
     if len(lines) > EVIDENCE_SHOWN:

@@ -1,1 +1,1 @@
-"""Stuns: a virtual machine that was stopped by its own host, and for how long."""
+"""Stuns: times for which a host stopped a virtual machine, with length and cause."""

@@ -1,7 +1,7 @@
-"""Why a virtual machine was stunned: what its log says before, during and just after the stun.
+"""Find the cause of a stun in the VM's log: in lines before, during and just after the stun.
 
-Of everything that may explain a stun the nearest does; where two explanations are equally near, or
-none is near enough, the cause is unknown. What is said here is a pure function of the lines given.
+Of all possible explanations the nearest wins. If two are equally near, or none is near enough, the
+cause is unknown. The result is a pure function of the lines given.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from detectors.catalogue import detector
-from detectors.records import verbatim
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.operations.asking import with_asker
+from stunwatch.detectors.records import verbatim
 
 _DETECTOR = detector("stuns")
 _PATTERNS = _DETECTOR.patterns
@@ -31,8 +32,8 @@ _HOT_PLUG_US = _LIMITS["hot_plug_within_seconds"] * _SECOND
 _DISKS_US = _LIMITS["disks_within_ms"] * 1000
 _COPY_US = _LIMITS["copy_within_ms"] * 1000
 
-# The snapshots that ESX makes while it removes one.
-_HELPER = re.compile(r"Consolidate Helper-? ?\d*")
+# ESX creates these snapshots while it removes one.
+_HELPER = re.compile(r"Consolidate Helper-? ?\d{0,9}")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 
 CauseName = Literal[
@@ -48,7 +49,7 @@ CauseName = Literal[
 
 
 class Reach(NamedTuple):
-    """How far from a stun a line may lie, in microseconds, and still bear on its cause."""
+    """The distance from a stun, in microseconds, within which a line counts for its cause."""
 
     before_us: int
     after_us: int
@@ -72,50 +73,52 @@ _REACHES = {
 }
 
 LONGEST_REACH_US = max(reach.before_us for reach in _REACHES.values())
-"""How long before a stun a line may lie that tells its cause."""
+"""How long before a stun a line that explains it may be."""
 
 _LONGEST_AFTER_US = max(reach.after_us for reach in _REACHES.values())
 
 
 class CauseLine(NamedTuple):
-    """A line that may tell why a virtual machine is stunned. Sorts by time, then place."""
+    """A line that may explain a stun. Sorts by time, then offset."""
 
     at_us: int
     offset: int
     kind: str
     text: str
     says: tuple[str, ...] = ()
+    op_id: str = ""
 
     @property
     def reach(self) -> Reach:
-        """How far from a stun it may lie."""
+        """The distance from a stun within which the line counts."""
         return _REACHES[self.kind]
 
     @property
     def migration_id(self) -> str:
-        """The migration that it names, as a decimal number; empty where it names none."""
+        """The ID of the migration in the line, as a decimal number; empty if it contains none."""
         return self.says[1] if self.says[:1] in (("planned",), ("opened",)) else ""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What is known of why a virtual machine was stunned; the fields are those of a stun."""
+    """The cause of a stun, as far as known. The fields are those of a stun."""
 
     cause: CauseName = "unknown"
     cause_detail: str = ""
+    op_id: str = ""
     migration_id: str | None = None
     switchover_us: int | None = None
     is_quiesced: bool | None = None
     is_cbt: bool | None = None
     lines: tuple[CauseLine, ...] = ()
-    """The lines that decided it."""
+    """The lines that the cause is based on."""
 
 
-# Reading.
+# Parsing.
 
 
 def read_cause(record: Mapping[str, Any]) -> CauseLine | None:
-    """What a record tells of the cause of stuns; None where nothing."""
+    """Parse a record. Return None if it says nothing about the cause of stuns."""
     message = record["message"]
     for pattern, tell in _TELLS:
         if found := pattern.search(message):
@@ -123,15 +126,19 @@ def read_cause(record: Mapping[str, Any]) -> CauseLine | None:
             if told is None:
                 return None
             kind, *says = told
-            text = verbatim(record)
             return CauseLine(
-                record["event_time_us"], record.get("offset", -1), kind, text, tuple(says)
+                record["event_time_us"],
+                record.get("offset", -1),
+                kind,
+                verbatim(record),
+                tuple(says),
+                record.get("op_id", ""),
             )
     return None
 
 
 Told = tuple[str, ...] | None
-"""The kind of a line, and what it says."""
+"""The kind of a line, and its values."""
 
 
 def _take(found: re.Match[str]) -> Told:
@@ -148,12 +155,13 @@ def _taken(found: re.Match[str]) -> Told:
 
 
 def _consolidates(found: re.Match[str]) -> Told:
-    # Other lines announce stuns; this one and a helper's tell of one that is over, too.
+    # This line and a helper's also explain a stun that is over. Other lines explain later stuns
+    # only.
     return "consolidates", "", "after" if found["again"] else ""
 
 
 def _lazy_started(found: re.Match[str]) -> Told:
-    # All pages are done at the start of a restore.
+    # At the start of a restore all pages are done.
     return ("memory",) if int(found["done"]) < int(found["pages"]) else ("resume",)
 
 
@@ -162,7 +170,7 @@ def _lazy_done(found: re.Match[str]) -> Told:
 
 
 def _checkpoint(found: re.Match[str]) -> Told:
-    # Only a snapshot's checkpoint has a name.
+    # Only the checkpoint of a snapshot has a name.
     return ("memory",) if found["what"] == "saveStatusWithName" else ("resume",)
 
 
@@ -185,18 +193,18 @@ def _migration_opened(found: re.Match[str]) -> Told:
 
 
 def _migration_state(found: re.Match[str]) -> Told:
-    # State 0: no migration is under way.
+    # State 0: no migration is in progress.
     return ("migrated",) if int(found["state"]) == 0 else ("switchover", "state")
 
 
 def _address(text: str | None) -> str:
-    """An IP address; empty where it is `<unknown>`."""
+    """Return an IP address; empty for `<unknown>`."""
     return text if text and _ADDRESS.fullmatch(text) else ""
 
 
 def _decimal(migration_id: str) -> str:
-    """A migration id, which is hexadecimal where it looks it."""
-    is_hex = re.fullmatch(r"\d+", migration_id) is None
+    """Return a migration ID as a decimal number. It is hexadecimal unless all are digits."""
+    is_hex = re.fullmatch(r"\d{1,19}", migration_id) is None
     try:
         return str(int(migration_id, 16 if is_hex else 10))
     except ValueError:
@@ -237,23 +245,23 @@ _TELLS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Told]], ...] = tu
 
 
 class Span(NamedTuple):
-    """A stun's start and end, in microseconds since 1970."""
+    """Start and end of a stun, in microseconds since 1970."""
 
     start_us: int
     end_us: int
 
     def distance(self, at_us: int) -> tuple[int, int]:
-        """How far an instant is from the stun, then from its end."""
+        """Return the distance of an instant from the stun, then from the stun's end."""
         outside = max(self.start_us - at_us, at_us - self.end_us, 0)
         return outside, abs(self.end_us - at_us)
 
     def nearest(self, lines: Iterable[CauseLine]) -> tuple[int, int]:
-        """The distance of the nearest line."""
+        """Return the distance of the nearest line."""
         return min(self.distance(line.at_us) for line in lines)
 
 
 def bearing(lines: Sequence[CauseLine], stun: Span) -> list[CauseLine]:
-    """Of sorted lines those that are near enough to a stun to bear on its cause."""
+    """Return those of the sorted lines that are near enough to a stun to count for its cause."""
     first = bisect_left(lines, stun.start_us - LONGEST_REACH_US, key=_at)
     last = bisect_right(lines, stun.end_us + _LONGEST_AFTER_US, key=_at)
     found = []
@@ -273,18 +281,18 @@ class _Claim:
     told: Cause
 
 
-# Whole operations that enclose the stun; then what lies near; then what only looks like it.
+# Ranks of claims: the operation encloses the stun, is near it, is only inferred, or still runs.
 _ENCLOSES, _NEAR, _LOOKS_LIKE, _STILL_RUNS = range(4)
 
 
 def cause_of(stun: Span, lines: Sequence[CauseLine]) -> Cause:
-    """The cause that sorted lines tell, all of which bear on the stun."""
+    """Return the cause that follows from the sorted lines, all of which count for the stun."""
     by_kind: dict[str, list[CauseLine]] = {}
     for line in lines:
         by_kind.setdefault(line.kind, []).append(line)
     migrations = list(_migrations(stun, by_kind))
     if any(claim.told.cause == "hot_add" for claim in migrations):
-        # The same-host migration of a hot add tells more than its request alone.
+        # The same-host migration of a hot add contains more than the request.
         by_kind.pop("hot_plug")
     claims = [
         *migrations,
@@ -294,9 +302,11 @@ def cause_of(stun: Span, lines: Sequence[CauseLine]) -> Cause:
     ]
     tracking = by_kind.get("change_tracking", [])
     told = _best(claims)
+    op_id = next((line.op_id for line in told.lines if line.op_id), "")
     return Cause(
         cause=told.cause,
-        cause_detail=told.cause_detail,
+        cause_detail=with_asker(told.cause_detail, op_id) if told.lines else "",
+        op_id=op_id,
         migration_id=told.migration_id,
         switchover_us=told.switchover_us,
         is_quiesced=told.is_quiesced,
@@ -315,22 +325,22 @@ def _best(claims: Sequence[_Claim]) -> Cause:
 
 @dataclass
 class _Take:
-    """A snapshot that is being taken, from its first line to its last."""
+    """A snapshot creation, from its first line to its last."""
 
     start: CauseLine
     end: CauseLine | None = None
     next_us: int | None = None
-    """When the next one starts: this one is over, though nothing says so."""
+    """When the next creation starts: this one is over then, even if no line reports its end."""
     within: list[CauseLine] = field(default_factory=list)
 
     @property
     def ends_us(self) -> int | None:
-        """When it is over, as far as is known."""
+        """The time at which it is over; None if unknown."""
         return self.end.at_us if self.end else self.next_us
 
 
 def _takes(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Claim]:
-    """A snapshot under way."""
+    """Yield claims of snapshots in creation."""
     takes, alone = _paired(by_kind.get("take", []), by_kind.get("taken", []))
     over_us = max((line.at_us for line in alone if line.at_us < stun.start_us), default=0)
     hints = [*by_kind.get("taking", []), *by_kind.get("memory", []), *alone]
@@ -363,7 +373,7 @@ def _takes(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Clai
             lines=tuple(known),
         )
         yield _Claim(rank, stun.nearest(known), told)
-    # What is left belongs to a snapshot whose start is not known.
+    # The remaining lines belong to a snapshot whose start is unknown.
     if hints:
         names = [line.says[0] for line in hints if line.kind == "taken"]
         told = Cause(
@@ -379,7 +389,7 @@ def _takes(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Clai
 def _paired(
     starts: Sequence[CauseLine], ends: Sequence[CauseLine]
 ) -> tuple[list[_Take], list[CauseLine]]:
-    """Snapshots from their start to their end, and the ends of others."""
+    """Return the creations, each from start to end, and the ends without a start."""
     takes: list[_Take] = []
     alone: list[CauseLine] = []
     for line in sorted([*starts, *ends]):
@@ -398,12 +408,12 @@ def _paired(
 
 
 def _is_copy(line: CauseLine, earlier: CauseLine) -> bool:
-    """Whether a line says the same soon again: it came by disk and by syslog."""
+    """True if a line repeats another soon after: it arrived by file and by syslog."""
     return line.says == earlier.says and line.at_us - earlier.at_us <= _COPY_US
 
 
 def _consolidations(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Claim]:
-    """A snapshot that is being removed."""
+    """Yield claims of snapshots in removal."""
     runs, ends = by_kind.get("consolidates", []), by_kind.get("consolidated", [])
     disks = by_kind.get("disk", [])
     before = [line for line in runs if line.at_us <= stun.end_us]
@@ -434,7 +444,7 @@ def _consolidations(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Itera
 
 
 def _by_link(disks: Sequence[CauseLine]) -> dict[str, dict[int, list[CauseLine]]]:
-    """The lines about each disk's links: 0 is the base, the others are its deltas."""
+    """Return the lines of each disk by link number: 0 is the base, the others are deltas."""
     links: dict[str, dict[int, list[CauseLine]]] = {}
     for line in disks:
         stem, number, _ = line.says
@@ -443,12 +453,12 @@ def _by_link(disks: Sequence[CauseLine]) -> dict[str, dict[int, list[CauseLine]]
 
 
 def _is_new(lines: Sequence[CauseLine]) -> bool:
-    """Whether a link is opened that was not in use before."""
+    """True if a link is opened that was not in use before."""
     return lines[0].says[2] != "closed"
 
 
 def _is_helper_made(disks: Sequence[CauseLine]) -> bool:
-    """Whether a new delta is put on top of what was in use."""
+    """True if a new delta is put on top of the links in use."""
     for links in _by_link(disks).values():
         top = max(links)
         below = [lines for number, lines in links.items() if number < top]
@@ -458,10 +468,10 @@ def _is_helper_made(disks: Sequence[CauseLine]) -> bool:
 
 
 def _removed_disk(disks: Sequence[CauseLine]) -> tuple[str, list[CauseLine]] | None:
-    """The delta that is closed for good beside a link below it, and the lines that say so."""
+    """Return the delta that is closed for good next to a link below it, and their lines."""
     for stem, links in sorted(_by_link(disks).items()):
         deltas = [number for number in sorted(links) if number]
-        # A delta that was not in use before is a new snapshot's.
+        # A delta that was not in use before belongs to a new snapshot.
         if any(_is_new(links[number]) for number in deltas):
             continue
         for number in reversed(deltas):
@@ -473,11 +483,11 @@ def _removed_disk(disks: Sequence[CauseLine]) -> tuple[str, list[CauseLine]] | N
 
 
 def _migrations(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Claim]:
-    """A vMotion, or what uses the same way on one host."""
+    """Yield claims of vMotions, and of operations that use the same mechanism on one host."""
     first_us = stun.start_us - _SWITCHOVER_US
     steps = by_kind.get("switchover", [])
     overs_us = [
-        # The source may be done with a migration just before the destination runs.
+        # The source may finish a migration just before the VM runs on the destination.
         *(
             line.at_us
             for line in by_kind.get("migrated", [])
@@ -529,7 +539,7 @@ def _migrations(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[
 
 
 def _points(stun: Span, by_kind: Mapping[str, list[CauseLine]]) -> Iterator[_Claim]:
-    """Lines that tell the cause each by itself."""
+    """Yield claims of lines that explain a stun by themselves."""
     causes: tuple[tuple[str, CauseName], ...] = (
         ("hot_plug", "hot_add"),
         ("resume", "suspend_resume"),

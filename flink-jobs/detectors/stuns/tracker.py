@@ -1,14 +1,15 @@
 """Stuns of one virtual machine, from its vmware.log.
 
-Three kinds of lines tell a stun. `Checkpoint_Unstun` is written at its end and names its length.
-ESXi 8 writes a second line for the same stun about 30 ms later. Where neither exists, the changes
-of the checkpoint mode do: 2 is stopped, 6 is running, or 0 where an era never names 6.
+Three kinds of lines report a stun. `Checkpoint_Unstun` is written at its end and contains its
+length. ESXi 8 writes a second line for the same stun about 30 ms later. If both are missing, the
+stun follows from changes of the checkpoint mode: 2 is stopped, 6 is running (0 in versions that
+never log 6).
 
-Other lines tell why: `causes`.
+Other lines give the cause: see `causes`.
 
-What the lines tell is a pure function of the lines known: a new line gives the difference between
-what they told before and what they tell now. So the order in which lines arrive does not matter,
-and a copy of a line changes nothing.
+The stuns are a pure function of the lines seen so far: a new line yields the difference between the
+stuns before and after it. So the order of arrival does not matter, and a duplicate of a line
+changes nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from detectors.catalogue import detector
-from detectors.events import (
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
     MOST_LINES,
     content_hash,
@@ -29,8 +30,8 @@ from detectors.events import (
     revision,
     timestamp,
 )
-from detectors.records import has_own_time, is_continuation, verbatim
-from detectors.stuns.causes import (
+from stunwatch.detectors.records import has_own_time, is_continuation, verbatim
+from stunwatch.detectors.stuns.causes import (
     LONGEST_REACH_US,
     Cause,
     CauseLine,
@@ -46,6 +47,7 @@ _PATTERNS = _DETECTOR.patterns
 _LIMITS = _DETECTOR.thresholds
 
 _MILLISECOND = 1_000
+_SECOND = 1_000_000
 _MINUTE = 60_000_000
 _COPY_US = _LIMITS["copy_within_ms"] * _MILLISECOND
 _SAME_START_US = _LIMITS["same_start_within_ms"] * _MILLISECOND
@@ -55,23 +57,23 @@ _LONGEST_MODE_STUN_US = _LIMITS["longest_mode_stun_minutes"] * _MINUTE
 _LONGEST_STUN_US = _LIMITS["longest_stun_days"] * 24 * 60 * _MINUTE
 _KEEP_US = _LIMITS["keep_hours"] * 60 * _MINUTE
 
-# VMware's first product is of 1999: no virtual machine was stunned before.
+# VMware's first product is from 1999: earlier stuns are impossible.
 _EARLIEST_START_US = int(datetime(1999, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
-# The better evidence has the higher rank.
+# Better evidence has a higher rank.
 _RANKS = {"mode": 1, "reported": 2, "unstun": 3}
 
 _STOPPED = 2
 _STOPPED_MODES = (_STOPPED, 3)
 _RUNNING_MODES = (6, 0)
-# A request for mode 1 begins a new checkpoint, a log's first line a new process: the virtual
-# machine was running, and when an earlier stop ended is not known.
+# A request for mode 1 starts a new checkpoint, and the first line of a log a new process: the VM
+# was running, and the end of an earlier stop is unknown.
 _BEGINNING = 1
 
 
 @dataclass(frozen=True)
 class Stun:
-    """One row of the view `stuns`, except `detected_at`. Times are UTC with six digits."""
+    """One row of the view `stuns`, except `detected_at`. Times are UTC with microseconds."""
 
     event_id: str
     detector: str
@@ -88,6 +90,7 @@ class Stun:
     measured_by: Literal["unstun", "cpt_mode", "hostd"]
     cause: CauseName
     cause_detail: str
+    op_id: str
     migration_id: str | None
     switchover_us: int | None
     is_quiesced: bool | None
@@ -97,7 +100,7 @@ class Stun:
 
 
 class EndLine(NamedTuple):
-    """A line written at a stun's end that names its length. Sorts by time, then place."""
+    """A line at the end of a stun that contains its length. Sorts by time, then offset."""
 
     at_us: int
     offset: int
@@ -106,16 +109,16 @@ class EndLine(NamedTuple):
     text: str
     host: str
     place: tuple[str, ...]
-    """Names the line itself where it names no time of its own; else empty."""
+    """Identifies a line that contains no time of its own; otherwise empty."""
 
     @property
     def started_us(self) -> int:
-        """When the stun began, by this line."""
+        """The start of the stun, by this line."""
         return self.at_us - self.duration_us
 
 
 class ModeLine(NamedTuple):
-    """A line that tells a change of the checkpoint mode. Sorts by time, then place."""
+    """A line that reports a change of the checkpoint mode. Sorts by time, then offset."""
 
     at_us: int
     offset: int
@@ -126,20 +129,25 @@ class ModeLine(NamedTuple):
 
 _Line = TypeVar("_Line", EndLine, ModeLine, CauseLine)
 
+# A new line causes all lines near it to be evaluated again. No VM ends this many stuns within
+# seconds: in a flood the oldest lines are forgotten, and their stuns stay.
+_MOST_TOGETHER = {EndLine: 48, ModeLine: 48, CauseLine: 256}
+_MOST_KEPT = 4_096
+
 Stuns = dict[str, tuple[int, Stun]]
-"""Stuns by event_id, each with the microsecond it ended in."""
+"""Stuns by event_id, each with the time of its end in microseconds since 1970."""
 
 
 @dataclass
 class State:
-    """The lines of the last hours, sorted, and the time told."""
+    """The sorted lines of the last hours, and the event time."""
 
     ends: list[EndLine] = field(default_factory=list)
     modes: list[ModeLine] = field(default_factory=list)
     causes: list[CauseLine] = field(default_factory=list)
     event_time_us: int = 0
     fed_at_us: int = 0
-    """The event time when the last line was kept."""
+    """The event time when the last line was added."""
     datastore: str = ""
     vm: str = ""
     run_id: str = ""
@@ -147,12 +155,12 @@ class State:
 
 @dataclass
 class Tracker:
-    """The stuns of one (datastore, vm)."""
+    """Tracks the stuns of one (datastore, vm)."""
 
     state: State = field(default_factory=State)
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[Stun]:
-        """The stuns that this line tells, changes or takes back."""
+        """Yield the stuns that this line adds, changes or retracts."""
         line = read(record)
         if line is None:
             return
@@ -164,13 +172,14 @@ class Tracker:
         state.datastore = record.get("datastore", "")
         state.vm = record.get("vm", "")
         state.run_id = record.get("run_id", "")
+        _make_room(kept, line)
         before = _stuns_touched_by(line, state)
-        kept.insert(place, line)
+        kept.insert(bisect_left(kept, line), line)
         yield from self._changes(before, _stuns_touched_by(line, state))
         self._forget_all_but(line.at_us)
 
-    def tick(self, event_time_us: int) -> Iterator[Stun]:
-        """The stuns by mode changes for which no end line has come in time."""
+    def advance_time(self, event_time_us: int) -> Iterator[Stun]:
+        """Yield stuns from mode changes for which no end line has arrived in time."""
         state = self.state
         if event_time_us <= state.event_time_us:
             return
@@ -184,12 +193,12 @@ class Tracker:
             state.causes.clear()
 
     def flush(self) -> Iterator[Stun]:
-        """Nothing: every stun is written at once."""
+        """Yield nothing: every stun is written at once."""
         return iter(())
 
     @property
-    def next_due_us(self) -> int | None:
-        """When a stop by mode changes settles, else when the last line is forgotten."""
+    def next_timer_us(self) -> int | None:
+        """When a stop from mode changes settles, or else when the last line expires."""
         state = self.state
         if not state.ends and not state.modes and not state.causes:
             return None
@@ -200,25 +209,26 @@ class Tracker:
         return state.fed_at_us + _KEEP_US + 1
 
     def _changes(self, before: Stuns, after: Stuns) -> Iterator[Stun]:
-        """What to write so that the second holds where the first was written."""
+        """Yield what turns the first set of stuns, as written, into the second."""
         for each, (at_us, stun) in before.items():
             if each not in after:
-                # A stun told by an end line never comes back; one told by mode changes may.
+                # A retracted stun from an end line never comes back; one from mode changes may.
                 lines = (
                     _lines_about(self.state, at_us)
                     if stun.measured_by == "cpt_mode"
                     else MOST_LINES
                 )
-                over = revision(stun.revision >> 48, lines, stun.revision)
+                over = revision(stun.revision >> 54, lines, stun.revision, _DETECTOR.version)
                 yield replace(stun, is_deleted=1, revision=over)
         for each, found in after.items():
             if before.get(each) != found:
                 yield found[1]
 
     def _forget_all_but(self, at_us: int) -> None:
-        """Keep the lines of the last hours, and the hours around the line in hand.
+        """Keep the lines of the last hours and of the hours around the new line.
 
-        An old file read again brings lines far behind the newest; its neighbours must be known.
+        If an old file is read again, its lines are far behind the newest, and their neighbours are
+        needed.
         """
         state = self.state
         state.fed_at_us = state.event_time_us
@@ -229,7 +239,7 @@ class Tracker:
 
 
 def read(record: Mapping[str, Any]) -> EndLine | ModeLine | CauseLine | None:
-    """What a record tells of stuns; None where nothing, or nothing that can be believed."""
+    """Parse a record. Return None if it says nothing about stuns or is implausible."""
     if is_continuation(record):
         return None
     message = record["message"]
@@ -245,7 +255,9 @@ def read(record: Mapping[str, Any]) -> EndLine | ModeLine | CauseLine | None:
             )
             if not is_possible:
                 return None
-            place = () if has_time else (record.get("generation", ""), str(offset), message)
+            place = (
+                () if has_time else (record.get("generation", ""), str(offset), verbatim(record))
+            )
             return EndLine(at_us, offset, kind, duration_us, verbatim(record), host, place)
     if not has_time:
         return None
@@ -256,14 +268,14 @@ def read(record: Mapping[str, Any]) -> EndLine | ModeLine | CauseLine | None:
 
 
 def _kept(state: State, line: EndLine | ModeLine | CauseLine) -> list[Any]:
-    """The lines among which this one is kept."""
+    """Return the list to which a line belongs."""
     if isinstance(line, EndLine):
         return state.ends
     return state.modes if isinstance(line, ModeLine) else state.causes
 
 
 def _mode(message: str) -> int | None:
-    """The mode that a line says the virtual machine is coming to, where that is of use here."""
+    """Return the checkpoint mode that a line reports; None if there is no relevant one."""
     if _PATTERNS["log_started"].search(message):
         return _BEGINNING
     if found := _PATTERNS["mode_requested"].search(message):
@@ -277,7 +289,7 @@ def _mode(message: str) -> int | None:
 
 
 def _stuns_touched_by(line: EndLine | ModeLine | CauseLine, state: State) -> Stuns:
-    """The stuns that may differ by whether this line is known."""
+    """Return the stuns that may depend on this line."""
     if isinstance(line, CauseLine):
         return _stuns_explained_by(line, state)
     last_us = line.at_us + _LONGEST_MODE_STUN_US
@@ -290,14 +302,14 @@ def _stuns_touched_by(line: EndLine | ModeLine | CauseLine, state: State) -> Stu
 
 
 def _stuns_explained_by(line: CauseLine, state: State) -> Stuns:
-    """The stuns on whose cause this line may bear."""
+    """Return the stuns for whose cause this line may count."""
     before_us, after_us = line.reach
     first_us, last_us = line.at_us - after_us, line.at_us + before_us
     later = state.ends[bisect_left(state.ends, first_us, key=_at) :]
     ends_us = [end.at_us for end in later if end.started_us <= last_us]
     found = _stuns_by_modes(state, first_us, last_us + _LONGEST_MODE_STUN_US)
     if ends_us:
-        # A copy of the line that anchors a stun may be the one that is near enough.
+        # A copy of the line that anchors a stun may be the near one.
         found |= _stuns_by_end_lines(state, first_us - _COPY_US, ends_us[-1] + _COPY_US)
     return found
 
@@ -306,7 +318,7 @@ def _stuns_by_end_lines(state: State, first_us: int, last_us: int) -> Stuns:
     found: Stuns = {}
     for end in _span(state.ends, first_us, last_us):
         stun = _stun_by_end_line(state, end)
-        # A line without a time of its own may have been read twice: the better row stays.
+        # A line without a time may have been read twice: keep the better row.
         if stun and (
             stun.event_id not in found or stun.revision > found[stun.event_id][1].revision
         ):
@@ -325,12 +337,23 @@ def _stuns_by_modes(state: State, first_us: int, last_us: int) -> Stuns:
 
 
 def _stun_by_end_line(state: State, end: EndLine) -> Stun | None:
-    """The stun whose anchor is this line; None where the line only adds to another's."""
+    """Return the stun anchored by this line; None if the line only adds to another's."""
     near = _span(state.ends, end.at_us - _END_LINE_US, end.at_us + _COPY_US + _END_LINE_US)
     alike = [other for other in near if other.kind == end.kind]
-    instant = [end, *(other for other in alike if _is_same_instant(other, end))]
-    copies = [other for other in alike if any(_is_copy(other, one) for one in instant)]
-    if min(copies) != end:
+    instant = [end]
+    if not end.place:
+        instant += [other for other in alike if _is_same_instant(other, end)]
+    told_at: dict[int, list[int]] = {}
+    for each in instant:
+        told_at.setdefault(each.duration_us, []).append(each.at_us)
+    # The same length again soon after is a copy of the line.
+    copies = [
+        other
+        for other in alike
+        if other.duration_us in told_at
+        and any(abs(other.at_us - at_us) <= _COPY_US for at_us in told_at[other.duration_us])
+    ]
+    if copies[0] != end:
         return None
     twins = [
         other
@@ -345,7 +368,7 @@ def _stun_by_end_line(state: State, end: EndLine) -> Stun | None:
         second = end
     lines = sorted([*copies, *twins])
     duration_us = max(copy.duration_us for copy in copies)
-    # A line without a time of its own is near to nothing.
+    # A line without a time cannot be near any other.
     causes = [] if end.place else bearing(state.causes, Span(end.at_us - duration_us, end.at_us))
     return _stun(
         state,
@@ -361,27 +384,30 @@ def _stun_by_end_line(state: State, end: EndLine) -> Stun | None:
     )
 
 
-def _is_copy(one: EndLine, other: EndLine) -> bool:
-    """Whether two lines are one: the same number soon again."""
-    is_soon = abs(one.at_us - other.at_us) <= _COPY_US
-    return is_soon and one.duration_us == other.duration_us
-
-
 def _is_same_stun(one: EndLine, other: EndLine) -> bool:
-    """Whether lines of different kinds tell one stun: both count from the same start."""
-    is_soon = abs(one.at_us - other.at_us) <= _END_LINE_US
-    is_same_start = abs(one.started_us - other.started_us) <= _SAME_START_US
+    """True if lines of different kinds report the same stun: both count from the same start.
+
+    A relay may truncate both times to whole seconds. Then the second may change between the two
+    lines, and only their lengths show that they count from the same start.
+    """
+    apart_us = abs(one.at_us - other.at_us)
+    if one.at_us % _SECOND == 0 and other.at_us % _SECOND == 0:
+        is_soon = apart_us <= _SECOND
+        is_same_start = abs(one.duration_us - other.duration_us) <= _SAME_START_US
+    else:
+        is_soon = apart_us <= _END_LINE_US
+        is_same_start = abs(one.started_us - other.started_us) <= _SAME_START_US
     return (is_soon and is_same_start) or _is_same_instant(one, other)
 
 
 def _is_same_instant(one: EndLine, other: EndLine) -> bool:
-    """Whether two lines name the same millisecond, in which no two stuns can end."""
+    """True if two lines have the same millisecond, in which no two stuns can end."""
     is_same = one.at_us // _MILLISECOND == other.at_us // _MILLISECOND
     return is_same and not one.place and not other.place
 
 
 def _stun_by_modes(state: State, index: int) -> Stun | None:
-    """The stun that ended with this change of mode, where no end line tells it better."""
+    """Return the stun that ended with this change of mode; None if an end line reports it."""
     end = state.modes[index]
     if end.mode not in _RUNNING_MODES or state.event_time_us < end.at_us + _SETTLES_US:
         return None
@@ -411,7 +437,7 @@ def _stun_by_modes(state: State, index: int) -> Stun | None:
 
 
 def _lines_about(state: State, at_us: int) -> int:
-    """How many lines bear on a stop that ended here: it only grows as more become known."""
+    """Return how many lines count for a stop that ended here. It only grows as lines arrive."""
     first_us = at_us - _LONGEST_MODE_STUN_US
     modes = {line.text for line in _span(state.modes, first_us, at_us)}
     ends = _span(state.ends, first_us, at_us + _END_LINE_US)
@@ -450,6 +476,7 @@ def _stun(
         measured_by=measured_by,
         cause=told.cause,
         cause_detail=told.cause_detail,
+        op_id=told.op_id,
         migration_id=told.migration_id,
         switchover_us=told.switchover_us,
         is_quiesced=told.is_quiesced,
@@ -458,15 +485,19 @@ def _stun(
         evidence=list(dict.fromkeys(line.text for line in (*lines, *told.lines)))[:EVIDENCE_SHOWN],
     )
     names_itself = len(anchor) > 1
-    # A line without a time of its own gets another one at every replay: the earliest stays.
+    # A line without a time gets another time at every replay: keep the earliest.
     tie = -(ended_us // 1_000_000) if names_itself else content_hash(stun)
-    # Of the same lines, those that came with the fuller name of the host are the better row.
+    # The lowest bit marks the row with a known user (detectors.operations).
+    tie &= ~1
+    # Of rows from the same lines, the one with the longer host name is better.
     full_rank = rank << 8 | min(len(host), 0xFF)
-    return replace(stun, revision=revision(full_rank, weight, tie), run_id=state.run_id)
+    return replace(
+        stun, revision=revision(full_rank, weight, tie, _DETECTOR.version), run_id=state.run_id
+    )
 
 
 def severity(duration_us: int) -> Literal["normal", "notice", "warning", "critical"]:
-    """How bad a stun of this length is."""
+    """Return the severity of a stun of this length."""
     duration_ms = duration_us / _MILLISECOND
     if duration_ms > _LIMITS["critical_above_ms"]:
         return "critical"
@@ -478,15 +509,25 @@ def severity(duration_us: int) -> Literal["normal", "notice", "warning", "critic
 
 
 def _forget(lines: list[_Line], oldest_us: int, at_us: int) -> None:
-    # Now and then, not at every line: it walks through all of them.
+    # Not at every line: this passes over all lines.
     if lines and lines[0].at_us < oldest_us - _KEEP_US // 8:
         lines[:] = [
             line for line in lines if line.at_us >= oldest_us or abs(line.at_us - at_us) <= _KEEP_US
         ]
 
 
+def _make_room(lines: list[_Line], line: _Line) -> None:
+    """Drop a line if too many are kept near the new one, or in total."""
+    near_us = _COPY_US + _END_LINE_US
+    first = bisect_left(lines, line.at_us - near_us, key=_at)
+    if bisect_right(lines, line.at_us + near_us, key=_at) - first >= _MOST_TOGETHER[type(line)]:
+        del lines[first]
+    elif len(lines) >= _MOST_KEPT:
+        del lines[0]
+
+
 def _span(lines: list[_Line], first_us: int, last_us: int) -> list[_Line]:
-    """The lines of this span, both ends included."""
+    """Return the lines of this span, both ends included."""
     return lines[bisect_left(lines, first_us, key=_at) : bisect_right(lines, last_us, key=_at)]
 
 

@@ -1,1 +1,1 @@
-"""Count-downs of retries against a reservation: who is counting, how far, and how it ended."""
+"""Countdowns of retries against a reservation: the world, the values and the outcome."""

@@ -1,9 +1,9 @@
-"""Count-downs of one host, from its vmkernel log.
+"""Countdowns of one host, from its vmkernel log.
 
-A command that meets another host's reservation is retried, and the retries that remain are logged
-now and then. What the lines tell is a pure function of the lines known, so their order of arrival
-does not matter. A line bears only on the count-downs around it, and only these are worked out
-anew: a host whose LUN is stuck counts down for hours.
+A command that meets another host's reservation is retried, and the number of remaining retries is
+logged from time to time. The result is a pure function of the lines seen so far, so their order of
+arrival does not matter. A line affects only the countdowns around it, and only these are
+recomputed: a host with a stuck LUN counts down for hours.
 """
 
 from __future__ import annotations
@@ -14,10 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from detectors.catalogue import detector
-from detectors.events import EVIDENCE_SHOWN, content_hash, event_id, fullest_host, timestamp
-from detectors.records import has_own_time, is_continuation, verbatim
-from detectors.reservation_conflict import ReservationConflict, host_key, uptime_ms
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import (
+    EVIDENCE_SHOWN,
+    content_hash,
+    event_id,
+    fullest_host,
+    timestamp,
+)
+from stunwatch.detectors.records import has_own_time, is_continuation, verbatim
+from stunwatch.detectors.reservation_conflict import ReservationConflict, host_key, uptime_ms
 
 _DETECTOR = detector("sync_cr_countdowns")
 _PATTERNS = _DETECTOR.patterns
@@ -30,26 +36,26 @@ _COPY_US = _LIMITS["copy_within_seconds"] * _SECOND
 _BOOTING_MS = _LIMITS["booting_minutes"] * 60_000
 _KEEP_US = _LIMITS["keep_minutes"] * 60 * _SECOND
 
-_THREAD_WORLD = re.compile(r"cpu\d+:(\d+)", re.ASCII)
+_THREAD_WORLD = re.compile(r"cpu\d{1,19}:(\d{1,19})", re.ASCII)
 
-# Of an event's evidence so much is left to what tells the end.
+# The part of the evidence that is reserved for lines about the end.
 _ENDS_SHOWN = 6
 
 
 class Order(NamedTuple):
-    """Where a fact stands among others."""
+    """The sort key of a fact."""
 
     at_us: int
     offset: int
-    """The line's place in its file; -1 where it came by network."""
+    """The byte offset of the line in its file; -1 if it arrived over the network."""
     piece: int
-    """The place in its line: some publish a whole count-down on one."""
+    """The position in the line: some sources publish a whole countdown on one line."""
     text: str
-    """The line as it was written."""
+    """The line, verbatim."""
 
 
 class Key(NamedTuple):
-    """Whose count-down it is: a world retries one command at a time."""
+    """Identifies the source of a countdown: a world retries one command at a time."""
 
     host: str
     world: int
@@ -58,64 +64,66 @@ class Key(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One value of a count-down."""
+    """One value of a countdown."""
 
     order: Order
     key: Key
     remaining: int
     head_world: int | None
-    """The world in the line's head, which in ESX 4 need not be the one that counts."""
+    """The world in the head of the line. In ESX 4 it may differ from the world that counts."""
     uptime_ms: int | None
     clock: tuple[str, int, int] | None
-    """Which clock the line shows, its milliseconds and the place in the line: equal in copies."""
+    """The clock that the line shows, its milliseconds and the position in the line: equal in
+    copies."""
     place: tuple[str, ...]
-    """What names the line beside its time."""
+    """Identifies the line together with its time."""
     host: str
-    """As the line names it."""
+    """As in the line."""
     copies: tuple[Order, ...]
-    """Where else the same line was found."""
+    """Other places where the same line was found."""
     fed_at_us: int
-    """The event time when it came."""
+    """The event time of its arrival."""
 
     @property
     def lines(self) -> int:
-        """How many lines tell it."""
+        """The number of lines that contain it."""
         return 1 + len(self.copies)
 
 
 class End(NamedTuple):
-    """A line that tells how a count-down ended."""
+    """A line about the end of a countdown."""
 
     order: Order
     host_key: str
     kind: str
     """The name of its pattern."""
-    device: str
+    path: str
     remaining: int | None
     head_world: int | None
     has_time: bool
     fed_at_us: int
-    """The event time when it came."""
+    """The event time of its arrival."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it shows the path of a LUN for which no retry was left."""
+        """True if it contains the path of a LUN for which no retry was left."""
         return self.kind == "path" and not self.remaining
 
 
 class Run(NamedTuple):
-    """A count-down: steps of one key, each below the one before it."""
+    """A countdown: steps of one key, each lower than the one before."""
 
     key: Key
     steps: list[Step]
     event_id: str
     next: Step | None
-    """The step that began anew; None where none did, or silence came first."""
+    """The step that starts the next countdown; None if there is none, or a long pause came
+    first."""
 
 
 @dataclass
 class Tracker:
-    """The count-downs of one log owner."""
+    """Tracks the countdowns of one log key."""
 
     event_time_us: int = 0
     run_id: str = ""
@@ -123,14 +131,14 @@ class Tracker:
     ends: dict[str, list[End]] = field(default_factory=dict)
     """By host."""
     written: dict[str, tuple[Key, Order, ReservationConflict]] = field(default_factory=dict)
-    """By event_id; with each row its first step."""
+    """By event_id; each row with its first step."""
     open: dict[str, int] = field(default_factory=dict)
-    """When silence changes a row that was written as open, by event_id."""
+    """When each row that was written as open is over unless a line arrives, by event_id."""
     forget_at_us: int = 0
     due_us: int | None = None
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[ReservationConflict]:
-        """The count-downs that this line tells, changes or takes back."""
+        """Yield the countdowns that this line adds, changes or retracts."""
         for fact in read(record, self.event_time_us):
             if not self.steps and not self.ends:
                 self.forget_at_us = self.event_time_us + _KEEP_US
@@ -141,8 +149,8 @@ class Tracker:
                 yield from self._write(before, self._runs_about(fact))
         self._look_ahead()
 
-    def tick(self, event_time_us: int) -> Iterator[ReservationConflict]:
-        """The count-downs that silence has ended."""
+    def advance_time(self, event_time_us: int) -> Iterator[ReservationConflict]:
+        """Yield the countdowns that ended because no line arrived for long enough."""
         self.event_time_us = max(self.event_time_us, event_time_us)
         if self.due_us is None or self.event_time_us < self.due_us:
             return
@@ -155,16 +163,16 @@ class Tracker:
         self._look_ahead()
 
     def flush(self) -> Iterator[ReservationConflict]:
-        """Nothing: every row is written at once."""
+        """Yield nothing: every row is written at once."""
         return iter(())
 
     @property
-    def next_due_us(self) -> int | None:
-        """When silence ends a count-down or lets lines be forgotten; None where none are kept."""
+    def next_timer_us(self) -> int | None:
+        """When a countdown ends or lines expire; None if none are kept."""
         return self.due_us
 
     def _add_step(self, step: Step) -> bool:
-        """Keep a step unless it is known. Of copies the earliest counts."""
+        """Keep a step unless it is known. Of copies, keep the earliest."""
         known = self.steps.setdefault(step.key, [])
         at_us = step.order.at_us
         for other in _span(known, at_us - _COPY_US, at_us + _COPY_US):
@@ -191,7 +199,7 @@ class Tracker:
         return True
 
     def _runs_about(self, fact: Step | End) -> dict[str, Run]:
-        """The count-downs that may differ by whether this fact is known."""
+        """Return the countdowns that may depend on this fact."""
         at_us = fact.order.at_us
         runs: dict[str, Run] = {}
         ends = [fact] if isinstance(fact, End) else []
@@ -210,7 +218,7 @@ class Tracker:
         return runs
 
     def _runs_between(self, key: Key, first_us: int, last_us: int) -> dict[str, Run]:
-        """The count-downs of a key that have to do with this span, by event_id."""
+        """Return the countdowns of a key that overlap this span, by event_id."""
         known = self.steps.get(key, [])
         place = bisect_left(known, first_us, key=_at)
         while 0 < place < len(known) and not _begins(known[place - 1], known[place]):
@@ -223,7 +231,7 @@ class Tracker:
         return runs
 
     def _run(self, key: Key, place: int) -> Run:
-        """The count-down that begins with this step."""
+        """Return the countdown that starts with this step."""
         known = self.steps[key]
         end = place + 1
         while end < len(known) and not _begins(known[end - 1], known[end]):
@@ -247,7 +255,7 @@ class Tracker:
     def _write(
         self, before: dict[str, Run], after: dict[str, Run]
     ) -> Iterator[ReservationConflict]:
-        """Write what differs from what was written."""
+        """Yield the rows that differ from those written before."""
         for name in before:
             if name not in after and name in self.written:
                 key, first, row = self.written.pop(name)
@@ -307,7 +315,9 @@ class Tracker:
             duration_ms=round((ended_us - started_us) / 1000),
             eta_ms=_eta_ms(run.steps) if outcome == "open" else None,
             outcome=outcome,
-            device=next((end.device for end in ends if end.device), ""),
+            device="",
+            path=next((end.path for end in ends if end.path), ""),
+            datastore="",
             dialect="sync_cr",
             is_stuck=any(end.is_stuck for end in ends),
             is_expected=last.uptime_ms is not None and last.uptime_ms < _BOOTING_MS,
@@ -315,7 +325,7 @@ class Tracker:
         )
 
     def _ends_of(self, run: Run) -> list[End]:
-        """The lines that tell how this count-down ended."""
+        """Return the lines about the end of this countdown."""
         steps = {step.order for step in run.steps}
         return [
             end
@@ -324,15 +334,16 @@ class Tracker:
         ]
 
     def _ends_near(self, key: Key, first: Order, last: Order) -> Iterator[End]:
-        """The lines that may tell the end of a count-down from this place to that one."""
+        """Yield the lines that may be about the end of a countdown between these two positions."""
         for end in _span(self.ends.get(key.host, []), first.at_us, last.at_us + _JOIN_US):
             if self._steps_near(end, key):
                 yield end
 
     def _step_before(self, end: End) -> Step | None:
-        """The step after which this line was written; None where it could be anyone's.
+        """Return the step that this line follows; None if no step matches.
 
-        By world where the heads name it, else one that came to 0 just before, else the nearest.
+        The candidates are ranked: the same world if the heads name it, else a step that reached 0
+        just before, else the nearest step.
         """
         best: tuple[tuple[int, bool, Order, Key], Step] | None = None
         for key in self.steps:
@@ -350,12 +361,12 @@ class Tracker:
     def _revision(
         self, key: Key, first: Order, *, is_settled: bool, is_deleted: bool, tie: int
     ) -> int:
-        """The revision (uint64) of the count-down that begins, or once began, at this place.
+        """Return the revision (uint64) of a countdown that starts, or once started, here.
 
-        The more is known, the higher it is. A line that came late may end a count-down sooner than
-        it seemed, with fewer steps: so the sooner another one began after it, the better. Then the
-        more lines bear on it, the better. Silence settles a row that is open.
-        32, 16, 1, 1 and 14 bits.
+        It rises as more lines are known. A late line may end a countdown earlier than before, with
+        fewer steps: so first, the earlier the next countdown starts, the higher it is. Then it
+        rises with the number of lines that affect the countdown, then when a pause settles an open
+        row. The parts have 32, 16, 1, 1 and 14 bits.
         """
         known = self.steps[key]
         place = bisect_left(known, first, key=_order)
@@ -384,7 +395,7 @@ class Tracker:
         )
 
     def _steps_near(self, end: End, key: Key) -> list[Step]:
-        """The steps of a key after which this line may have been written."""
+        """Return the steps of a key after which this line may have been written."""
         at_us = end.order.at_us
         return [
             step
@@ -393,9 +404,9 @@ class Tracker:
         ]
 
     def _forget(self) -> None:
-        """Forget what came too long ago for a late line to change it."""
+        """Forget facts that are too old to be changed by a late line."""
         oldest_us = self.event_time_us - _KEEP_US
-        # Not at every line: it walks through all of them.
+        # Not at every line: this passes over all lines.
         self.forget_at_us = self.event_time_us + _KEEP_US // 4
         for key, known in list(self.steps.items()):
             kept: list[Step] = []
@@ -424,7 +435,7 @@ class Tracker:
 
 
 def read(record: Mapping[str, Any], fed_at_us: int) -> list[Step | End]:
-    """What a record tells, in the order in which its line tells it."""
+    """Parse a record to facts, in the order of its line."""
     program = record.get("program", "vmkernel")
     if is_continuation(record) or not program.startswith("vmk"):
         return []
@@ -468,7 +479,7 @@ def read(record: Mapping[str, Any], fed_at_us: int) -> list[Step | End]:
                 order=order,
                 host_key=host_key(record),
                 kind=kind,
-                device=parts.get("device") or "",
+                path=parts.get("path") or "",
                 remaining=None if remaining is None else int(remaining),
                 head_world=head_world,
                 has_time=has_time,
@@ -502,7 +513,7 @@ def _place(
 
 
 def _begins(before: Step, step: Step) -> bool:
-    """Whether a step begins a count-down: no lower than the one before, or much later."""
+    """True if a step starts a countdown: not lower than the one before, or after a long pause."""
     return step.remaining >= before.remaining or _is_silent_between(before, step)
 
 
@@ -511,23 +522,23 @@ def _is_silent_between(before: Step, step: Step) -> bool:
         return True
     if before.uptime_ms is None or step.uptime_ms is None:
         return False
-    # Lines with an uptime alone all have the time of a neighbour.
+    # Lines with an uptime only all have the time of a neighbour.
     return (step.uptime_ms - before.uptime_ms) * 1000 > _SILENCE_US
 
 
 def _trust(end: End, step: Step) -> int | None:
-    """How sure it is that a line tells the end of this step's count-down; None where it cannot."""
+    """Return how likely a line is about the end of this step's countdown; None if impossible."""
     if end.head_world == step.key.world:
         return 2
     if end.head_world is not None and end.head_world == step.head_world:
         return 1
-    # ESX 4 logs a step in whatever world retries it, lines without a head name none.
+    # ESX 4 logs a step in whatever world retries it, and lines without a head name none.
     is_unknown = end.head_world is None or step.head_world != step.key.world
     return 0 if is_unknown else None
 
 
 def _eta_ms(steps: list[Step]) -> int | None:
-    """Milliseconds from the last step to 0 at the pace seen; None where no pace was seen."""
+    """Return milliseconds from the last step to 0 at the pace so far; None without a pace."""
     first, last = steps[0], steps[-1]
     passed_us = last.order.at_us - first.order.at_us
     if not passed_us or first.remaining == last.remaining:
@@ -536,7 +547,7 @@ def _eta_ms(steps: list[Step]) -> int | None:
 
 
 def _distance(first: Order, other: Order) -> int:
-    """How far apart: 4096 a millisecond, bytes and places within the same instant."""
+    """Return the distance: 4096 per millisecond, or bytes and positions within the same instant."""
     if other.at_us == first.at_us:
         return min(other.offset - first.offset + other.piece - first.piece, 4095)
     return (other.at_us - first.at_us) * 4096 // 1000
@@ -546,7 +557,7 @@ _SomeFact = TypeVar("_SomeFact", Step, End)
 
 
 def _span(facts: list[_SomeFact], first_us: int, last_us: int) -> list[_SomeFact]:
-    """The facts of this span, both ends included."""
+    """Return the facts of this span, both ends included."""
     return facts[bisect_left(facts, first_us, key=_at) : bisect_right(facts, last_us, key=_at)]
 
 

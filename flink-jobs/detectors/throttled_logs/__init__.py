@@ -1,1 +1,1 @@
-"""Lines that a virtual machine's own log left out."""
+"""Lines that a virtual machine's own log omitted."""

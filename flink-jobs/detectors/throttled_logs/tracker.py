@@ -1,4 +1,4 @@
-"""Marks of one virtual machine's log that say: lines are missing here."""
+"""Marks in the log of one virtual machine that report missing lines."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from detectors.catalogue import detector
-from detectors.episodes import Episode, Episodes, Sighting
-from detectors.events import event_id, fullest_host, timestamp
-from detectors.log_losses import LogLoss
-from detectors.records import is_continuation, verbatim
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import event_id, fullest_host, timestamp
+from stunwatch.detectors.log_losses import LogLoss
+from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.detectors.sessions import Episode, Sessions, Sighting
 
 _DETECTOR = detector("throttled_logs")
 _MINUTE = 60_000_000
 
 
 @dataclass
-class Tracker(Episodes[LogLoss]):
-    """The throttled stretches of one (datastore, vm)."""
+class Tracker(Sessions[LogLoss]):
+    """Tracks the throttled periods of one (datastore, vm)."""
 
     gap_us: ClassVar[int] = _DETECTOR.thresholds["gap_minutes"] * _MINUTE
     keep_us: ClassVar[int] = _DETECTOR.thresholds["keep_minutes"] * _MINUTE
@@ -26,7 +26,7 @@ class Tracker(Episodes[LogLoss]):
     host: str = ""
 
     def read(self, record: Mapping[str, Any]) -> Sighting | None:
-        """A mark, keyed by its virtual machine."""
+        """Parse a mark; its key is the virtual machine."""
         if is_continuation(record) or not _DETECTOR.patterns["throttled"].search(record["message"]):
             return None
         self.host = fullest_host([self.host, record.get("host", "")])
@@ -38,7 +38,7 @@ class Tracker(Episodes[LogLoss]):
         )
 
     def row(self, key: tuple[str, ...], episode: Episode) -> LogLoss:
-        """The event of a throttled stretch; `count` is how many marks it has."""
+        """Return the event of a throttled period; `count` is its number of marks."""
         datastore, vm = key
         started_at = timestamp(episode.first_us)
         return LogLoss(

@@ -1,1 +1,1 @@
-"""Runs of space reclamation: how many blocks a step, how fast, and whether the step shrank."""
+"""Runs of space reclamation: blocks per step, speed, and whether the step size decreased."""

@@ -1,8 +1,9 @@
 """Runs of space reclamation on one host, from hostd's log.
 
-A run writes a line a step, hundreds a second and tens of thousands in all. Each step is kept as a
-few numbers, so that a late or doubled line finds its place; the rows are a pure function of these,
-worked out every ten seconds. What is older than the newest thousands is summed up.
+A run writes one line per step: hundreds per second, tens of thousands in total. Each step is kept
+as a few numbers, so that late and duplicate lines find their position. The rows are a pure function
+of these, recomputed every ten seconds. Only the newest thousands of steps are kept; older ones are
+summed up.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
-from detectors.catalogue import detector
-from detectors.events import (
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
     content_hash,
     event_id,
@@ -25,8 +26,8 @@ from detectors.events import (
     timestamp,
     weighed_revision,
 )
-from detectors.records import verbatim
-from detectors.reservation_conflict import host_key
+from stunwatch.detectors.records import verbatim
+from stunwatch.detectors.reservation_conflict import host_key
 
 _DETECTOR = detector("unmap_runs")
 _PATTERNS = _DETECTOR.patterns
@@ -39,23 +40,23 @@ _SILENCE_US = _LIMITS["silent_between_runs_minutes"] * _MINUTE
 _KEEP_US = _LIMITS["keep_minutes"] * _MINUTE
 _STEPS_KEPT = _LIMITS["steps_kept_count"]
 
-# How long a change may wait for the next: a run must not write an event a line.
+# How long a changed row waits for further changes, so that a run does not write one event per line.
 _WRITTEN_EVERY_US = 10 * _SECOND
 
-# Of so many newest lines the text is kept, and of those that show where something changed.
+# Texts are kept of this many newest lines, and of lines at which something changed.
 _TEXTS_KEPT = 256
 
 _OPERATION = re.compile(r"\bopID=([^\s\]]+)")
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 
-# What a line tells. Within an instant they sort in this order.
+# Kinds of lines. Lines of the same instant sort in this order.
 _ITERATION, _FAILED, _DONE = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class UnmapRun:
-    """One row of the view `unmap_runs`, except `detected_at`. Times are UTC with six digits."""
+    """One row of the view `unmap_runs`, except `detected_at`. Times are UTC with microseconds."""
 
     event_id: str
     detector: str
@@ -77,16 +78,16 @@ class UnmapRun:
 
 
 class Line(NamedTuple):
-    """What a line tells, in numbers. Lines are sorted by it."""
+    """The numbers of a line. Lines sort by them."""
 
     at_us: int
     offset: int
-    """The line's place in its file; -1 where it came by network."""
+    """The byte offset of the line in its file; -1 if it arrived over the network."""
     kind: int
     blocks: int
-    """Of this step; of a `Done` line the total, of a failure 0."""
+    """Blocks of this step; of a `Done` line the total, of a failure 0."""
     operation: int
-    """A fingerprint of the opID; 0 where the line has none."""
+    """A fingerprint of the opID; 0 if the line has none."""
 
 
 @dataclass
@@ -99,14 +100,14 @@ class Run:
     iterations: int = 0
     blocks_total: int = 0
     defaults: int = 0
-    """How many steps were of the default size."""
+    """The number of steps with the default size."""
     last_step: Line | None = None
     has_failed: bool = False
     is_done: bool = False
     shown: list[Line] = field(default_factory=list)
-    """The steps at which something changed."""
+    """The steps at which the size changed."""
     burst: int = 0
-    """How many lines are known of it and of the runs around it that no silence parts from it."""
+    """The number of known lines of the run and of neighbouring runs without a pause in between."""
 
     def count(self, step: Line) -> None:
         """Count a step."""
@@ -119,14 +120,14 @@ class Run:
 
     @property
     def outcome(self) -> Literal["ok", "failed", "open"]:
-        """Open where no line tells how it ended: silence does not."""
+        """The outcome; `open` if no line reports the end. A pause does not end a run."""
         return "ok" if self.is_done else "failed" if self.has_failed else "open"
 
     @property
     def fell_back(self) -> bool | None:
-        """Whether the step shrank to the default; None where it cannot be told, or not yet.
+        """True if the step size decreased to the default; None if it is unknown, or not known yet.
 
-        The last step may be short because nothing is left: alone it is no fall-back.
+        The last step may be short because nothing is left: alone it does not count.
         """
         if self.block_count <= _DEFAULT_BLOCKS or self.last_step is None:
             return None
@@ -143,20 +144,20 @@ class Run:
 
 @dataclass
 class Walk:
-    """The runs of a volume, line after line."""
+    """The runs of a volume, computed line by line."""
 
     runs: list[Run] = field(default_factory=list)
     burst: list[Run] = field(default_factory=list)
-    """Those of them that no silence parts."""
+    """The runs since the last pause."""
     lines: int = 0
-    """Of the burst."""
+    """Lines of the burst."""
     run: Run | None = None
     before: Line | None = None
     operation_before: int = 0
-    """The operation of the line before the last one."""
+    """The operation of the second to last line."""
 
     def take(self, line: Line, following: Line | None) -> None:
-        """Take the next line; the one that follows it tells whose an operation is."""
+        """Process a line. The one that follows shows to which run an operation belongs."""
         before = self.before
         if before and line.at_us - before.at_us > _SILENCE_US:
             self._part()
@@ -178,7 +179,7 @@ class Walk:
         self.before = line
 
     def finish(self) -> list[Run]:
-        """The runs, each with what is known of its burst."""
+        """Return the runs, each with the number of lines of its burst."""
         for run in self.burst:
             run.burst = self.lines
         return self.runs
@@ -188,22 +189,22 @@ class Walk:
         self.burst, self.lines, self.run = [], 0, None
 
     def _begins(self, before: Line, line: Line, following: Line | None) -> bool:
-        """Whether another run begins although the one before was not done."""
+        """True if another run starts although the previous one was not done."""
         assert self.run
         if line.operation and line.operation == before.operation:
             return False
         if line.operation and before.operation:
-            # Only an operation that lasts longer than a line is a run's.
+            # Only an operation that occurs on more than one line belongs to a run.
             return before.operation == self.operation_before or (
                 following is not None and following.operation == line.operation
             )
-        # A run is never given more than it asked for.
+        # A run never gets more blocks per step than it requested.
         return line.blocks > self.run.block_count
 
 
 @dataclass
 class Lane:
-    """The lines of one volume, sorted, as columns: tens of thousands are pickled at every line."""
+    """The sorted lines of one volume, as columns: tens of thousands are pickled at every line."""
 
     host_key: str
     volume: str
@@ -214,23 +215,23 @@ class Lane:
     blocks: array[int] = field(default_factory=lambda: array("q"))
     operation: array[int] = field(default_factory=lambda: array("I"))
     summed: Walk = field(default_factory=Walk)
-    """What lines too many to be kept have told."""
+    """The state after the lines that are no longer kept."""
     texts: dict[Line, str] = field(default_factory=dict)
     written: dict[str, tuple[int, UnmapRun]] = field(default_factory=dict)
-    """By event_id; with each row when its run began."""
+    """By event_id; each row with the start of its run."""
     changed_at_us: int | None = None
-    """The event time of the first change that is not written yet."""
+    """The event time of the oldest change that is not yet written."""
     fed_at_us: int = 0
 
     @property
     def due_us(self) -> int:
-        """When there is something to do."""
+        """The event time of the next work for this volume."""
         if self.changed_at_us is not None:
             return self.changed_at_us + _WRITTEN_EVERY_US
         return self.fed_at_us + _KEEP_US + 1
 
     def add(self, line: Line, text: str) -> bool:
-        """Keep a line; False where it is known, or so old that it may be."""
+        """Add a line. Return False if it is known, or so old that it may be."""
         if self.summed.before and line <= self.summed.before:
             return False
         place = bisect_left(self.at_us, line.at_us)
@@ -244,19 +245,19 @@ class Lane:
         return True
 
     def runs(self) -> list[Run]:
-        """The runs that the lines tell."""
+        """Return the runs that follow from the lines."""
         walk = deepcopy(self.summed)
         self._walk(walk, len(self.at_us))
         return walk.finish()
 
     def shrink(self) -> None:
-        """Sum up the oldest lines, and forget the texts that no event shows."""
+        """Sum up the oldest lines, and drop the texts that no event shows."""
         excess = len(self.at_us) - _STEPS_KEPT
         if excess > _STEPS_KEPT // 8:
             self._walk(self.summed, excess)
             for column in self._columns():
                 del column[:excess]
-            # Runs that are over and summed up are written: no line changes them any more.
+            # Rows of finished runs whose lines are summed up are final.
             over = [run for run in self.summed.runs if run is not self.summed.run]
             self.summed.runs = [run for run in self.summed.runs if run is self.summed.run]
             self.summed.burst = [run for run in self.summed.burst if run is self.summed.run]
@@ -293,7 +294,7 @@ class Lane:
 
 @dataclass
 class Tracker:
-    """The runs of one log owner."""
+    """Tracks the runs of one log key."""
 
     event_time_us: int = 0
     run_id: str = ""
@@ -301,7 +302,7 @@ class Tracker:
     due_us: int | None = None
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[UnmapRun]:
-        """An event if a run begins or ends with this line; else it waits for the next lines."""
+        """Yield an event if a run starts or ends with this line; otherwise wait for more lines."""
         found = read(record)
         if found is None:
             return
@@ -321,8 +322,8 @@ class Tracker:
                 yield from self._write(lane)
         self._look_ahead()
 
-    def tick(self, event_time_us: int) -> Iterator[UnmapRun]:
-        """The events that have changed, after they could change some more."""
+    def advance_time(self, event_time_us: int) -> Iterator[UnmapRun]:
+        """Yield changed events, after waiting for further changes."""
         self.event_time_us = max(self.event_time_us, event_time_us)
         if self.due_us is None or self.event_time_us < self.due_us:
             return
@@ -336,31 +337,33 @@ class Tracker:
         self._look_ahead()
 
     def flush(self) -> Iterator[UnmapRun]:
-        """The events that have changed: a source has ended."""
+        """Yield all changed events: a source has ended."""
         for lane in self.lanes.values():
             if lane.changed_at_us is not None:
                 yield from self._write(lane)
         self._look_ahead()
 
     @property
-    def next_due_us(self) -> int | None:
-        """When a change is written or a volume forgotten; None where none is kept."""
+    def next_timer_us(self) -> int | None:
+        """When a change is due to be written or a volume expires; None if none is kept."""
         return self.due_us
 
     def _write(self, lane: Lane) -> Iterator[UnmapRun]:
-        """Write what differs from what was written."""
+        """Yield the rows that differ from those written before."""
         lane.changed_at_us = None
         runs = lane.runs()
         rows = {row.event_id: (run, row) for run in runs for row in [_row(lane, run)]}
         for name, (began_us, before) in list(lane.written.items()):
             if name not in rows:
                 del lane.written[name]
-                # Its lines are now those of the run before it, of the same burst.
+                # Its lines now belong to an earlier run of the same burst.
                 burst = [run.burst for run in runs if run.first_us <= began_us][-1]
-                revision = weighed_revision(burst, 0, 0, is_deleted=True)
+                revision = weighed_revision(burst, 0, 0, _DETECTOR.version, is_deleted=True)
                 yield replace(before, revision=revision, is_deleted=1, run_id=self.run_id)
         for name, (run, plain) in rows.items():
-            revision = weighed_revision(run.burst, 0, content_hash(plain), is_deleted=False)
+            revision = weighed_revision(
+                run.burst, 0, content_hash(plain), _DETECTOR.version, is_deleted=False
+            )
             row = replace(plain, revision=revision, run_id=self.run_id)
             known = lane.written.get(name)
             lane.written[name] = run.first_us, row
@@ -373,7 +376,7 @@ class Tracker:
 
 
 def read(record: Mapping[str, Any]) -> tuple[str, Line] | None:
-    """The volume, and what a record tells of it; None where nothing."""
+    """Parse a record to a volume and a line. Return None if it is not about a run."""
     if record.get("program", "hostd") != "hostd":
         return None
     message = record["message"]
@@ -391,7 +394,7 @@ def read(record: Mapping[str, Any]) -> tuple[str, Line] | None:
 
 
 def _volume(written: str) -> str:
-    """A volume's UUID as ESXi writes it; some copies of it have lost a hyphen."""
+    """Return a volume's UUID in the format of ESXi. Some log lines lack one of its hyphens."""
     digits = written.replace("-", "").lower()
     if not _HEX.fullmatch(digits):
         return written

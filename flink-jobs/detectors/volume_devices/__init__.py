@@ -1,1 +1,1 @@
-"""Which LUN a datastore lies on, where a line names both."""
+"""The LUN of a datastore, from lines that name both."""

@@ -1,8 +1,8 @@
-"""Which LUN a datastore lies on, from one host's log.
+"""The LUN of a datastore, from one host's log.
 
-Whatever happened to a path, a device or a volume: a line about it that names the device and the
-datastore tells where the datastore lies. `stunwatch inventory load` tells more and is believed
-first; this is what is known without it.
+Any line about a path, a device or a volume that contains both the device and the datastore shows
+where the datastore is. `stunwatch inventory load` provides more and has priority; this is the
+fallback.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from detectors.catalogue import detector
-from detectors.episodes import Episode, Episodes, Sighting
-from detectors.events import event_id, timestamp
-from detectors.records import is_continuation, verbatim
+from stunwatch.detectors.catalogue import detector
+from stunwatch.detectors.events import event_id, timestamp
+from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.detectors.sessions import Episode, Sessions, Sighting
 
 _DETECTOR = detector("volume_devices")
 _LIMITS = _DETECTOR.thresholds
@@ -23,7 +23,7 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True)
 class Extent:
-    """What these lines fill of schemas/inventory_item.v1."""
+    """The fields of schemas/inventory_item.v1 that these lines contain."""
 
     event_id: str
     detector: str
@@ -41,14 +41,14 @@ class Extent:
     evidence: list[str]
 
 
-class Tracker(Episodes[Extent]):
-    """The datastores and LUNs that lines of one host named together."""
+class Tracker(Sessions[Extent]):
+    """Tracks datastores and LUNs that occur together in lines of one host."""
 
     gap_us = _LIMITS["told_again_after_hours"] * _HOUR
     keep_us = _LIMITS["keep_hours"] * _HOUR
 
     def read(self, record: Mapping[str, Any]) -> Sighting | None:
-        """The pair that a line names; None where it names no such pair, or several."""
+        """Parse the pair in a line. Return None if there is no such pair, or several."""
         if is_continuation(record):
             return None
         for pattern in _DETECTOR.patterns.values():
@@ -70,7 +70,7 @@ class Tracker(Episodes[Extent]):
         return None
 
     def row(self, key: tuple[str, ...], episode: Episode) -> Extent:
-        """What the lines say, from the first of them on."""
+        """Return the pair, observed from the time of the first line."""
         host, device, partition, uuid, datastore = key
         observed_at = timestamp(episode.first_us)
         return Extent(

@@ -1,4 +1,4 @@
--- 1 000 million samples, one in 20 s, rolled up: 640 LUNs of hosts, hour by hour for a year.
+-- 1 000 million samples, one per 20 s, aggregated: 640 LUNs of hosts, hour by hour for a year.
 INSERT INTO latency_hours_stored
     (object_class, host, device, hour, worst_davg_ms, peak_davg_ms, worst_kavg_ms)
 WITH

@@ -1,5 +1,5 @@
--- What 1 000 hosts said in 4 loads: 10 LUNs and a local disk each, with two commands, their extents
--- and 20 VMs a host. A tenth of the LUNs is FIXED.
+-- The inventory of 1 000 hosts, loaded 4 times: 10 LUNs and a local disk each, from two commands, their extents
+-- and 20 VMs per host. A tenth of the LUNs is FIXED.
 INSERT INTO inventory_stored
     (event_id, revision, is_deleted, detected_at, run_id, host, kind, told_by, observed_at, device,
      partition, datastore_uuid, datastore, vm, path, vendor, model, size_mb, is_ssd, is_local, is_boot,

@@ -1,4 +1,4 @@
--- What was usual in each of 53 weeks: on the LUNs of 1 000 hosts, DAVG and KAVG.
+-- The baselines of 53 weeks: DAVG and KAVG of the LUNs of 1 000 hosts.
 INSERT INTO latency_baselines_stored (object_class, host, device, metric, week, logarithms)
 WITH
     number % 10000 AS thing,

@@ -1,4 +1,4 @@
--- 6 million lines: what 1 000 hosts wrote in the last hours, most of them one noisy tenth.
+-- 6 million lines of 1 000 hosts in the last hours; a noisy tenth of the hosts wrote most of them.
 INSERT INTO log_lines_stored
     (event_time, received_at, source, program, host, vm, datastore, severity, thread, head, message,
      peer, file, generation, offset, line_bytes, run_id, time_quality, truncated)

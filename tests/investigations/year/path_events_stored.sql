@@ -1,4 +1,4 @@
--- 200 000 losses on the way to storage; a hundred go on.
+-- 200 000 losses on paths to storage; a hundred are open.
 INSERT INTO path_events_stored
     (event_id, revision, is_deleted, detected_at, run_id, host, path, device, datastore, kind,
      started_at, ended_at, evidence)

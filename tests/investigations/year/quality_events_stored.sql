@@ -1,4 +1,4 @@
--- 20 000 losses that logs told of themselves.
+-- 20 000 losses that logs report themselves.
 INSERT INTO quality_events_stored
     (event_id, revision, is_deleted, detected_at, run_id, kind, host, source, vm, datastore,
      started_at, ended_at, count, evidence)

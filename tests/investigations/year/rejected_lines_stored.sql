@@ -1,4 +1,4 @@
--- 100 000 lines of the last 30 days that could not be used.
+-- 100 000 rejected lines of the last 30 days.
 INSERT INTO rejected_lines_stored
     (received_at, source, host, file, generation, offset, line_bytes, run_id, line, reason)
 SELECT

@@ -1,5 +1,5 @@
--- 14.6 million snapshot operations: the nightly backup of 20 000 VMs makes one and removes it; 1 in
--- 3 000 is never removed, 1 in 500 removals does not converge, 1 in 2 000 has memory.
+-- 14.6 million snapshot operations: the nightly backup of 20 000 VMs creates one and removes it; 1 in
+-- 30 000 is never removed, 1 in 500 removals does not converge, 1 in 2 000 has memory.
 INSERT INTO snapshot_operations_stored
     (event_id, revision, is_deleted, detected_at, run_id, host, vm, datastore, kind, name, started_at,
      ended_at, duration_ms, outcome, iterations, helper_sizes, is_converging, delta_bytes, pages,
@@ -12,7 +12,7 @@ WITH
     toStartOfDay({now:DateTime64(3, 'UTC')}) - toIntervalDay(366 - night)
         + toIntervalMillisecond(79200000 + v * 1000 + is_removal * 1800000) AS ended,
     NOT is_removal AND cityHash64(n, 3) % 2000 = 0 AS is_memory,
-    is_removal AND cityHash64(v, night, 4) % 3000 = 0 AS is_failed,
+    is_removal AND cityHash64(v, night, 4) % 30000 = 0 AS is_failed,
     is_removal AND cityHash64(n, 5) % 500 = 0 AS is_slow,
     toUInt64(2000 + cityHash64(n, 6) % 60000 * (1 + 4 * is_removal)) AS took_ms
 SELECT

@@ -1,4 +1,4 @@
--- The 30 days of five minutes that are kept, of the logs of 500 hosts and the syslog of all.
+-- Intervals of five minutes in 30 days, the retention: files of 500 hosts, and syslog of all hosts.
 INSERT INTO source_activity_stored (source, host, bucket, first_received_at, last_received_at)
 WITH
     number % 1500 AS pair,

@@ -1,5 +1,5 @@
--- 15 million stuns: each of 20 000 VMs twice a night for its backup, vMotions by day; 1 in 100 came
--- in two revisions.
+-- 15 million stuns: each of 20 000 VMs twice a night during its backup, vMotions by day; 1 in 100 has
+-- two revisions.
 INSERT INTO stuns_stored
     (event_id, revision, is_deleted, detected_at, run_id, host, vm, datastore, started_at, ended_at,
      duration_us, reported_us, measured_by, cause, cause_detail, is_quiesced, is_cbt, severity, evidence)

@@ -1,0 +1,1 @@
+"""Outages of NFS servers as one host sees them."""

@@ -1,0 +1,154 @@
+"""History processing of events, shared by Flink and single-process runs. Plain Python, no Flink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import orjson
+
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
+from stunwatch.engine.failures import CORRELATOR, Failure
+from stunwatch.engine.owner import FACTS, Written
+from stunwatch.incidents.configuration import KEEP_US
+from stunwatch.incidents.correlator import (
+    HEARD_TOPIC,
+    INVENTORY_TOPIC,
+    Correlator,
+    Incident,
+    superseded,
+)
+from stunwatch.incidents.seasonal_baseline import Hours
+from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, reading, signal_of
+from stunwatch.incidents.topology import Topology
+
+Fed = tuple[str, dict[str, Any]]
+"""A topic, and one event of it."""
+
+FED_TOPICS = (*TOPICS, INVENTORY_TOPIC, HEARD_TOPIC)
+"""The topics of a replay's own events from which its incidents are computed."""
+
+HISTORY_EVERY_US = 900_000_000
+"""History writes only final rows. It computes incidents in between only to forget old ones."""
+
+_Sent = TypeVar("_Sent")
+
+
+def sendable(
+    told: Iterable[tuple[str, Written]],
+    row_of: Callable[[str, Written], _Sent],
+    failures: list[Failure],
+    reset: Callable[[str, str], None],
+    record: Mapping[str, Any] | None = None,
+) -> Iterator[_Sent]:
+    """Yield the rows of what trackers wrote, by log key.
+
+    If a row cannot be serialised, that is a failure of its detector: it is appended to `failures`,
+    and `reset` is called with the log key and the detector's name.
+    """
+    for owner, written in told:
+        try:
+            row = row_of(owner, written)
+        except Exception as error:
+            topic, event = written
+            name = "migrations" if topic == FACTS else event.detector
+            failures.append(Failure(name, error, record or {"owner": owner}))
+            reset(owner, name)
+        else:
+            yield row
+
+
+def heard(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event for HEARD_TOPIC: a host sent lines at this time."""
+    return {"host": record["host"], "heard_us": record["event_time_us"]}
+
+
+def known_us(topic: str, event: dict[str, Any]) -> int:
+    """Return the event time by which history sorts; 0 for inventory, which applies from the start.
+
+    Raise BrokenEventError if the event violates its schema.
+    """
+    if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
+        return 0
+    with reading():
+        if topic == HEARD_TOPIC:
+            return int(event["heard_us"])
+        signal = signal_of(topic, event)
+        return signal.known_us if signal else microseconds(event["started_at"])
+
+
+def known_ms(topic: str, event: dict[str, Any]) -> int:
+    """Return `known_us` in milliseconds; 0 if the event violates its schema."""
+    try:
+        return known_us(topic, event) // 1000
+    except BrokenEventError:
+        return 0
+
+
+class FleetHistory:
+    """Computes the incidents of one replay from all events of that time, sorted by `known_ms`.
+
+    It writes incidents that overlap the replay's own time, from `first_us` to `last_us` (µs since
+    1970). Incidents before and after were computed when their own lines arrived.
+    """
+
+    def __init__(self, run_id: str, first_us: int, last_us: int) -> None:
+        self._run_id, self._first_us, self._last_us = run_id, first_us, last_us
+        self._correlator = Correlator(run_id, HISTORY_EVERY_US)
+        self._topology = Topology()
+        self._bands: dict[str, Hours] = {}
+        self._shipped: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, Incident] = {}
+
+    def feed(self, instant: Iterable[Fed], failures: list[Failure]) -> Iterator[Incident]:
+        """Yield the rows that follow from all events of one millisecond.
+
+        They are sorted again here, because Flink's batch sort is not stable. If an event causes an
+        error, it is skipped and the error is appended to `failures`.
+        """
+        for topic, event in sorted(instant, key=_order):
+            try:
+                incidents = list(self._taken_in(topic, event))
+            except BrokenEventError:
+                # ClickHouse reads the same topic and stores the event with the reason.
+                continue
+            except Exception as error:
+                shown = {"file": topic, "message": orjson.dumps(event).decode()}
+                failures.append(Failure(CORRELATOR, error, shown))
+                continue
+            yield from filter(self._is_own, incidents)
+
+    def end(self) -> Iterator[Incident | dict[str, Any]]:
+        """Yield the rows due at the end: final rows, and corrections of older rows."""
+        self._correlator.now_us = max(self._correlator.now_us, self._last_us)
+        yield from filter(self._is_own, self._correlator.look(self._topology))
+        true = [each for each in self._found.values() if not each.is_deleted]
+        yield from superseded(self._shipped.values(), true, self._run_id)
+
+    def _taken_in(self, topic: str, event: dict[str, Any]) -> Iterator[Incident]:
+        # An event soon after the end may still belong to an incident; a much later one does not.
+        if known_us(topic, event) > self._last_us + KEEP_US:
+            return
+        if topic == INCIDENTS_TOPIC:
+            with reading():
+                told = {name: event[name] for name in Incident.__annotations__}
+                told["revision"] = int(told["revision"])
+            known = self._shipped.get(told["event_id"])
+            if known is None or told["revision"] >= known["revision"]:
+                self._shipped[told["event_id"]] = told
+            return
+        yield from self._correlator.feed(topic, event, self._bands, self._topology)
+
+    def _is_own(self, incident: Incident) -> bool:
+        """True if the incident overlaps the replay's time. If so, remember it."""
+        began_us = microseconds(incident.opened_at)
+        ended_us = microseconds(incident.closed_at) if incident.closed_at else self._last_us
+        if began_us > self._last_us or ended_us < self._first_us:
+            return False
+        self._found[incident.event_id] = incident
+        return True
+
+
+def _order(fed: Fed) -> tuple[str, str, str]:
+    topic, event = fed
+    return topic, str(event.get("event_id", event.get("host"))), f"{event.get('revision')!s:>20}"

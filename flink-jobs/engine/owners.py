@@ -1,0 +1,75 @@
+"""The log keys of one bucket, limited in number, because lines may name any host.
+
+Flink's keyed state cannot see other keys, so a limit over all log keys needs Flink keys that cover
+several of them. The bucket is a hash of the log key. A full bucket evicts the log key whose last
+line is the oldest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import md5
+from typing import Final
+
+from stunwatch.engine.owner import Owner
+
+BUCKET_DIGITS: Final = 3
+"""Hexadecimal digits of the MD5 of a log key: 4,096 buckets."""
+
+MOST_IN_BUCKET: Final = 16
+"""Most log keys per bucket that keep state: 65,536 in total. Usually far fewer have any."""
+
+
+def bucket_of_owner(owner: str) -> str:
+    """Return the bucket of a log key. The same as `BUCKET` in SQL."""
+    return md5(owner.encode(), usedforsecurity=False).hexdigest()[:BUCKET_DIGITS]
+
+
+BUCKET: Final = f"SUBSTRING(MD5(COALESCE(`owner`, '')), 1, {BUCKET_DIGITS})"
+"""The bucket of a row's log key, in Flink SQL."""
+
+
+@dataclass
+class Place:
+    """A log key in its bucket. Times are wall-clock times in ms since 1970."""
+
+    owner: Owner
+    told_at_ms: int
+    """When its time was last advanced."""
+    due_ms: int
+    """Its next timer."""
+
+
+@dataclass
+class Owners:
+    """The log keys of a bucket that keep state, the least recently used first."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    timer_ms: int = 0
+    """The registered timer; 0 if there is none."""
+
+    def get(self, name: str) -> Owner:
+        """Return the trackers of this log key, new ones if it has none."""
+        place = self.places.get(name)
+        return place.owner if place else Owner()
+
+    def keep(self, name: str, owner: Owner, due_us: int | None, now_ms: int) -> int:
+        """Keep the trackers of a log key until their next timer. Return the number of evictions."""
+        self.places.pop(name, None)
+        if due_us is None:
+            return 0
+        wanted_ms = now_ms + max(0, due_us - owner.event_time_us) // 1000 + 1
+        self.places[name] = Place(owner, now_ms, wanted_ms)
+        if len(self.places) <= MOST_IN_BUCKET:
+            return 0
+        del self.places[next(iter(self.places))]
+        return 1
+
+    def due(self, now_ms: int) -> list[tuple[str, Place]]:
+        """Return the log keys whose timer is due."""
+        return [(name, each) for name, each in self.places.items() if each.due_ms <= now_ms]
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """The earliest timer of the bucket."""
+        return min((each.due_ms for each in self.places.values()), default=None)

@@ -1,1 +1,0 @@
-"""The `stunwatch` command and the local pipeline it runs."""

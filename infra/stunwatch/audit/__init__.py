@@ -1,1 +1,0 @@
-"""Whether lines and events are all there, told by ClickHouse and the files alone."""

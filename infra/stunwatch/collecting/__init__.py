@@ -1,1 +1,0 @@
-"""What `stunwatch collect` does over and over: ask a vCenter, ship what it says."""

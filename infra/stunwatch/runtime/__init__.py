@@ -1,1 +1,0 @@
-"""The local pipeline: fetched, started, watched over and stopped."""

@@ -1,0 +1,186 @@
+"""Unwraps lines that another program wrapped: in a field of a JSON object, after grep's file name
+and line number, in Kiwi's tab-separated columns, or in colour codes.
+
+Only `stunwatch replay` unwraps, and only files in which most lines are wrapped. In other files, a
+line that looks wrapped is a message text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from typing import Any, Final
+
+import orjson
+
+from stunwatch.ingest.records import (
+    JSON,
+    MAX_LINE_BYTES,
+    LineRecords,
+    Origin,
+    Record,
+    cut,
+    decode,
+    program_of_file,
+    reason_of,
+    rejection,
+)
+from stunwatch.ingest.times import UptimeClock
+from stunwatch.ingest.vm_paths import vm_of
+
+JSON_BROKEN: Final = "not one whole JSON object per line of at most 256 KiB"
+JSON_WITHOUT_MESSAGE: Final = "JSON object without message field"
+JSON_WITHOUT_HEAD: Final = "JSON object with a message of unknown format or without a time"
+
+# Whole lines first: Graylog and Elastic keep the original line next to the fields parsed from it.
+_MESSAGE_FIELDS = (
+    ("event", "original"),
+    ("full_message",),
+    ("message",),
+    ("@message",),
+    ("short_message",),
+    ("log",),
+    ("MESSAGE",),
+)
+# Fields with the file from which an agent read the line.
+_FILE_FIELDS = (("log", "file", "path"), ("file",), ("filename",), ("path",), ("source",))
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
+# vmkernel.log:2024-…, /var/log/vmkernel.log:12:2024-…, 12:2024-…, C:\logs\vmkernel.log:12:2024-…
+_GREP = re.compile(
+    r"(?:(?P<path>(?:[A-Za-z]:)?[^:\x00-\x1f]{1,1024}):)?(?:\d{1,10}:)?(?=\S)", re.ASCII
+)
+# 2024-05-06 07:08:09<TAB>Local4.Info<TAB>192.0.2.17<TAB>May 06 07:08:09 esx01 …
+_KIWI = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[A-Za-z]\w{0,15}\.\w{1,15}\t\S{1,255}\t", re.ASCII
+)
+_MAX_FILES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """One possible content of a wrapped line."""
+
+    line: str
+    rest: str = ""  # further lines of the same message
+    prefix: str = ""  # the text before the line, verbatim
+    path: str | None = None
+
+
+def unwrap(line: str) -> Iterator[Unwrapped]:
+    """Yield the possible contents of a line, most likely first; nothing if it is not wrapped."""
+    plain = _COLOURS.sub("", line) if "\x1b" in line else line
+    if plain.startswith("{"):
+        document = _json(plain)
+        path = _first_text(document, _FILE_FIELDS)
+        for field in _MESSAGE_FIELDS:
+            text = _text(document, field)
+            if text:
+                first, newline, others = text.rstrip("\r\n\0").partition("\n")
+                yield Unwrapped(first, rest=newline + others, path=path)
+        return
+    if (kiwi := _KIWI.match(plain)) is not None:
+        yield Unwrapped(plain[kiwi.end() :], prefix=kiwi[0])
+        return
+    grep = _GREP.match(plain)
+    if grep is not None and grep.end():
+        yield Unwrapped(plain[grep.end() :], prefix=grep[0], path=grep["path"])
+    if plain != line:
+        yield Unwrapped(plain)
+
+
+class WrappedRecords(LineRecords):
+    """Makes the records of a file of wrapped lines.
+
+    A record's head and message are the line as its host wrote it. Text before the line is added to
+    the head; text around it in JSON is dropped. `offset` and `line_bytes` locate the physical line.
+    The line must have a known head and its own time, because the previous line may be from another
+    log. VM and datastore come from a path in the wrapping. The host does not come from the
+    wrapping, which may name the relay or the agent instead.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        written_at: datetime,
+        zone: tzinfo,
+        year: int | None,
+        uptimes: UptimeClock | None = None,
+    ) -> None:
+        """Take the same arguments as LineRecords."""
+        uptimes = uptimes or UptimeClock()
+        super().__init__(origin, written_at=written_at, zone=zone, year=year, uptimes=uptimes)
+        self._known: dict[str, Any] = {
+            "written_at": written_at,
+            "zone": zone,
+            "year": year,
+            "uptimes": uptimes,
+        }
+        self._files: dict[str | None, LineRecords] = {}  # by the path in the wrapping
+
+    def _make(self, raw: bytes, received_at: str, offset: int, line_bytes: int) -> Record:
+        """Return a record or a rejection, like LineRecords."""
+        is_cut = len(raw) > MAX_LINE_BYTES
+        line = decode(cut(raw))
+        unwrapped = list(unwrap(line))
+        for each in unwrapped:
+            lines = self._lines_of(each.path)
+            lines.last_event_time = None
+            record = lines._make(each.line.encode(), received_at, offset, line_bytes)
+            if "reason" in record or lines.last_event_time is None:
+                continue
+            self.last_event_time, self.last_quality = lines.last_event_time, lines.last_quality
+            if each.prefix:
+                record["head"] = each.prefix + record["head"]
+            record["message"] += each.rest
+            if is_cut:
+                record["truncated"] = True
+            return record
+        if reason_of(line) != JSON:
+            return super()._make(raw, received_at, offset, line_bytes)
+        reason = JSON_WITHOUT_HEAD
+        if not unwrapped:
+            reason = JSON_WITHOUT_MESSAGE if _json(line) is not None else JSON_BROKEN
+        return rejection(
+            raw, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes
+        )
+
+    def _lines_of(self, path: str | None) -> LineRecords:
+        lines = self._files.get(path)
+        if lines is None:
+            if len(self._files) >= _MAX_FILES:
+                self._files.clear()
+            # A file with mixed sources: try every pattern.
+            origin = replace(self.origin, source="syslog")
+            folder = None if path is None else vm_of(path)
+            if folder is not None:
+                origin = replace(origin, datastore=folder[0], vm=folder[1])
+            lines = self._files[path] = LineRecords(origin, **self._known)
+            lines.program = program_of_file(path) or self.program
+        return lines
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    """Parse a line as a JSON object; None if it is not one. orjson limits the nesting depth."""
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _text(document: Any, field: tuple[str, ...]) -> str | None:
+    """Return the text of a field, whether nested or written with dots; None if there is none."""
+    if not isinstance(document, dict):
+        return None
+    value = document.get(".".join(field))
+    if isinstance(value, str) or len(field) == 1:
+        return value if isinstance(value, str) else None
+    return _text(document.get(field[0]), field[1:])
+
+
+def _first_text(document: Any, fields: tuple[tuple[str, ...], ...]) -> str | None:
+    return next((text for field in fields if (text := _text(document, field))), None)

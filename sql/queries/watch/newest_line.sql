@@ -1,0 +1,3 @@
+-- How old is the newest live line?
+SELECT *
+FROM newest_line;

@@ -1,0 +1,1 @@
+"""Checks whether all lines and events are stored, using only ClickHouse and the files."""

@@ -1,0 +1,5 @@
+"""`python -m stunwatch.cli` is `stunwatch`."""
+
+from stunwatch.cli import main
+
+main()

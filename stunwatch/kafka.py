@@ -1,0 +1,107 @@
+"""Reads topic offsets and the offsets of consumer groups from Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from stunwatch.access import Access
+from stunwatch.errors import UserError
+
+if TYPE_CHECKING:  # part of an extra: `--help` works without it
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+Offsets = dict[tuple[str, int], int]
+"""Offsets by (topic, partition)."""
+
+
+T = TypeVar("T")
+
+
+class Kafka:
+    """Read-only queries to the broker, with a principal's settings (stunwatch/access.py).
+
+    If the broker does not answer, the methods retry, because it may be restarting. Every method
+    raises UserError after `patience_seconds`.
+    """
+
+    def __init__(self, access: Access, patience_seconds: float = 180) -> None:
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 (in an extra)
+
+        self._bootstrap = access["bootstrap.servers"]
+        self._patience_seconds = patience_seconds
+        self._admin = AdminClient(access | {"log_level": 0, "reconnect.backoff.max.ms": 1000})
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Return all partitions of these topics."""
+        from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
+
+        found = self._patiently(lambda: self._admin.list_topics(timeout=5).topics)
+        return [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in found[topic].partitions
+        ]
+
+    def ends(self, topics: Iterable[str]) -> Offsets:
+        """Return, per partition, the offset after its last message."""
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 (in an extra)
+
+        return self._offsets(topics, OffsetSpec.latest())
+
+    def starts(self, topics: Iterable[str]) -> Offsets:
+        """Return, per partition, the offset of the oldest message that is still stored."""
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 (in an extra)
+
+        return self._offsets(topics, OffsetSpec.earliest())
+
+    def _offsets(self, topics: Iterable[str], which: OffsetSpec) -> Offsets:
+        wanted = dict.fromkeys(self.partitions(topics), which)
+
+        def ask() -> Offsets:
+            found = self._admin.list_offsets(wanted, request_timeout=5)
+            return {
+                (each.topic, each.partition): future.result().offset
+                for each, future in found.items()
+            }
+
+        return self._patiently(ask)
+
+    def committed(self, group: str) -> Offsets:
+        """Return a consumer group's committed offsets; partitions without a commit are absent."""
+        from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415 (in an extra)
+
+        def ask() -> Offsets:
+            asked = self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=5
+            )
+            found = asked[group].result().topic_partitions
+            return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+        return self._patiently(ask)
+
+    def groups(self) -> list[str]:
+        """Return all consumer groups."""
+
+        def ask() -> list[str]:
+            found = self._admin.list_consumer_groups(request_timeout=5).result()
+            return [each.group_id for each in found.valid]
+
+        return self._patiently(ask)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        from confluent_kafka import KafkaException  # noqa: PLC0415 (in an extra)
+
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"Cannot reach Kafka on {self._bootstrap}: {error.args[0].str()}."
+                        " `stunwatch status` shows what runs; `stunwatch up` starts it."
+                    ) from error
+            time.sleep(0.5)

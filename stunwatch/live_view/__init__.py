@@ -1,0 +1,1 @@
+"""`stunwatch watch` in a terminal: its queries (`polls`) and its screen (`screen`)."""

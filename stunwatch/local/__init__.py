@@ -1,0 +1,1 @@
+"""The local pipeline: downloads, start, supervision and stop of its components."""

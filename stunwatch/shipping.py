@@ -1,0 +1,107 @@
+"""Sends records to Kafka. Every record is acknowledged, or an error is raised."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from stunwatch.access import Access
+from stunwatch.errors import UserError
+from stunwatch.ingest.replay import Message as Made
+
+if TYPE_CHECKING:  # part of an extra: `--help` works without it
+    from confluent_kafka import KafkaError, Message
+
+MAX_IN_FLIGHT = 50_000
+"""Maximum number of unacknowledged messages. It bounds memory while the broker is slow."""
+
+Batch = list[dict[str, Any]]
+"""Messages as `{"key": …, "value": …}`, and `"partition"` if the key does not determine it."""
+
+_BY_KEY = -1
+"""librdkafka's value for "select the partition by key"."""
+
+
+def by_topic(messages: list[Made]) -> list[tuple[str, Batch]]:
+    """Convert messages to batches for Kafka, by topic."""
+    topics: dict[str, Batch] = {}
+    dumps = orjson.dumps
+    for topic, key, record in messages:
+        batch = topics.get(topic)
+        if batch is None:
+            batch = topics[topic] = []
+        batch.append({"key": key.encode(), "value": dumps(record)})
+    return list(topics.items())
+
+
+class Shipper:
+    """A producer that waits while the broker is unreachable, and drops nothing.
+
+    It is idempotent and waits for the acknowledgement of all replicas. If a broker dies and
+    returns, no message is lost or stored twice. `while_waiting` is called from time to time while
+    the broker does not accept messages.
+    """
+
+    def __init__(self, access: Access, while_waiting: Callable[[], None]) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415 (in an extra)
+
+        self._while_waiting = while_waiting
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            access
+            | {
+                "enable.idempotence": True,
+                "acks": "all",
+                "message.timeout.ms": 0,
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": MAX_IN_FLIGHT * 2,
+                "queue.buffering.max.kbytes": 512 * 1024,
+                "message.max.bytes": 2_000_000,
+                "delivery.report.only.error": True,
+                "reconnect.backoff.max.ms": 1000,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, topic: str, batch: Batch) -> None:
+        """Queue a batch for a topic; wait while too many messages are unacknowledged."""
+        while len(self._producer) + len(batch) > MAX_IN_FLIGHT:
+            self._wait(0.05)
+        for partition, messages in _by_partition(batch).items():
+            self._producer.produce_batch(topic, messages, partition, on_delivery=self._on_failure)
+        self._check(batch)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all messages are acknowledged. Raises UserError if Kafka rejected one."""
+        while self._producer.flush(0.5):
+            self._check([])
+            self._while_waiting()
+        self._check([])
+
+    def _wait(self, seconds: float) -> None:
+        started = time.monotonic()
+        self._producer.poll(seconds)
+        self._check([])
+        if time.monotonic() - started >= seconds:
+            self._while_waiting()
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        self._failure = error or self._failure
+
+    def _check(self, batch: list[dict[str, Any]]) -> None:
+        refused = next((each["_error"] for each in batch if "_error" in each), self._failure)
+        if refused is not None:
+            raise UserError(f"Kafka refused a record: {refused}. Nothing after it was sent.")
+
+
+def _by_partition(batch: Batch) -> dict[int, Batch]:
+    """Group messages by partition, because `produce_batch` ignores a message's own partition."""
+    found: dict[int, Batch] = {}
+    for each in batch:
+        found.setdefault(each.get("partition", _BY_KEY), []).append(each)
+    return found

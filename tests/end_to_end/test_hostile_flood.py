@@ -1,0 +1,96 @@
+"""A hundred thousand hostile messages stop nothing: right afterwards a valid stun gets its row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Any
+
+import orjson
+import pytest
+
+from stunwatch.access import ADMIN, kafka_access
+from stunwatch.ingest.records import WireRecords, kafka_key
+from stunwatch.shipping import Shipper
+from tests.end_to_end.made import stamp
+from tests.hostile.lines import messages
+from tests.hostile_messages import broken_messages, mutated_messages
+from tests.pipeline import Pipeline
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+LINES, EVENTS = 70_000, 30_000
+MOST_BYTES = 1_900_000
+"""Kafka's maximum size of a message."""
+LIVE_S = 10.0
+"""The row of a stun is expected within this time after its line was sent."""
+
+Shipped = tuple[str, bytes, bytes]
+"""Topic, key and value."""
+
+
+def hostile_records() -> Iterator[Shipped]:
+    """Yield hostile lines as a shipper's records and rejected lines."""
+    maker = WireRecords()
+    for message in islice(messages(seed=17), LINES):
+        record = maker.make(message, "192.0.2.66", datetime.now(UTC))
+        topic = "rejected" if "reason" in record else record["source"]
+        yield f"esxi.{topic}", kafka_key(record).encode(), orjson.dumps(record)
+
+
+def hostile_events() -> Iterator[Shipped]:
+    """Yield samples with each field broken in every way, and random mutations of the samples."""
+    hostile = chain(broken_messages(), mutated_messages(seed=17))
+    for each in islice((each for each in hostile if len(each.value) < MOST_BYTES), EVENTS):
+        yield each.topic, each.key.encode(), each.value
+
+
+def ship(pipeline: Pipeline, shipped: Iterable[Shipped]) -> int:
+    """Send all messages; return their number."""
+    shipper = Shipper(kafka_access(pipeline.settings, ADMIN), lambda: None)
+    count = 0
+    for topic, key, value in shipped:
+        shipper.send(topic, [{"key": key, "value": value}])
+        count += 1
+    shipper.flush()
+    return count
+
+
+def seconds_until_a_stun(pipeline: Pipeline, duration_us: int, patience_s: float) -> float:
+    """Send the line of a stun as Fluent Bit does; return the seconds until its row exists."""
+    now = datetime.now(UTC)
+    line = (
+        f"<14>{stamp(now)[:-4]}Z esx-good good-vm[7]: In(05) vcpu-0 -"
+        f" Checkpoint_Unstun: vm stopped for {duration_us} us"
+    )
+    record: dict[str, Any] = WireRecords().make(line.encode(), "192.0.2.7", now)
+    began = time.monotonic()
+    pipeline.ship("esxi.vmware_log", record)
+    asked = f"SELECT count() FROM stuns WHERE vm = 'good-vm' AND duration_us = {duration_us}"
+    pipeline.wait_for(asked, 1, patience_s)
+    return time.monotonic() - began
+
+
+def test_a_valid_stun_gets_its_row_after_a_flood_of_hostile_messages(
+    pipelines: Callable[..., Pipeline],
+) -> None:
+    pipeline = pipelines()
+    pipeline.run("up")
+    began = time.monotonic()
+    count = ship(pipeline, chain(hostile_records(), hostile_events()))
+    assert count == LINES + EVENTS
+    # Messages sent before this stun are read before it.
+    seconds_until_a_stun(pipeline, 123_456, 600)
+    deadline = time.monotonic() + 120
+    while (status := pipeline.status()).returncode:
+        assert time.monotonic() < deadline, status.stdout + status.stderr
+        time.sleep(1)
+    print(f"{count} messages: sent and read in {time.monotonic() - began:.0f} s")
+    # Repeat: other processes use the cores at times.
+    took_s = [seconds_until_a_stun(pipeline, 234_567 + each, 60) for each in range(3)]
+    print(f"a stun's row is there after {took_s} s")
+    assert min(took_s) < LIVE_S
+    assert pipeline.rows("SELECT * FROM quality_events WHERE kind = 'detector_failed'") == []
+    assert pipeline.one("SELECT count() FROM rejected_lines") > EVENTS / 3

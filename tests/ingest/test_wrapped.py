@@ -1,0 +1,183 @@
+"""Replay unwraps lines in JSON, grep output, Kiwi columns and colour codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from test_reading import read
+from trees import vmware_log, write
+
+from stunwatch.ingest.records import JSON, NO_PATTERN, Record
+from stunwatch.ingest.replay import BACKFILL, REJECTED
+from stunwatch.ingest.replay.wrapped import (
+    JSON_BROKEN,
+    JSON_WITHOUT_HEAD,
+    JSON_WITHOUT_MESSAGE,
+    unwrap,
+)
+
+WIRE = [
+    "<181>2024-05-06T07:08:09.123Z esx01.lab vmkernel: cpu5:2097345)NFS: 337: Lost",
+    "<14>2024-05-06T07:08:10.123Z esx01 web01[71]: In(05) vcpu-0 - CPT: vm was stunned for 4821 us",
+    "May 06 07:08:11 esx02 Hostd: info hostd[71] [Originator@6876 sub=Vimsvc] Event 1 : logged in",
+    'May 06 07:08:12 relay01 2024-05-06T07:08:12.123Z esx03 vobd:  quotes " and \\ and ü',
+]
+
+
+def wrap(line: str, **fields: Any) -> str:
+    return json.dumps({"@timestamp": "2024-05-06T08:00:00Z", "host": {"name": "relay01"}, **fields})
+
+
+WRAPPINGS: dict[str, Callable[[str], str]] = {
+    "Filebeat": lambda line: wrap(line, message=line, log={"source": {"address": "192.0.2.9:514"}}),
+    "Logstash": lambda line: wrap(line, **{"@version": "1", "message": line, "host": "relay01"}),
+    "Elastic Agent": lambda line: wrap(line, message="parsed", event={"original": line}),
+    "Elastic, fields with dots": lambda line: wrap(line, **{"event.original": line, "message": ""}),
+    "Graylog keeps the full message": lambda line: wrap(
+        line, version="1.1", host="relay01", short_message="vmkernel: x", full_message=line
+    ),
+    "GELF": lambda line: wrap(line, version="1.1", host="relay01", short_message=line),
+    "any": lambda line: json.dumps({"message": line}),
+    "@message": lambda line: json.dumps({"@message": line}),
+    "a container's log": lambda line: wrap(line, log=line + "\n", stream="stdout"),
+    "journald": lambda line: wrap(line, MESSAGE=line, _HOSTNAME="relay01"),
+    "Kiwi": lambda line: f"2024-05-06 09:08:09\tLocal4.Info\t192.0.2.17\t{line}",
+    "grep -H": lambda line: f"all.log:{line}",
+    "grep -n": lambda line: f"12:{line}",
+    "grep -Hn": lambda line: f"/srv/syslog hosts/all.log.1:12:{line}",
+    "findstr": lambda line: f"C:\\logs\\all.log:12:{line}",
+    "grep --color": lambda line: re.sub(
+        "(Lost|stunned|logged|quotes)", "\x1b[01;31m\\1\x1b[m", line
+    ),
+    "grep --color -H": lambda line: (
+        f"\x1b[35m\x1b[Kall.log\x1b[m\x1b[K\x1b[36m\x1b[K:\x1b[m\x1b[K{line}"
+    ),
+}
+OWN = ("event_time", "source", "program", "host", "vm", "severity", "thread", "message")
+
+
+def replayed(path: Path, lines: list[str], **options: Any) -> list[Record]:
+    """Return the records and rejections of the lines, without progress records."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    _, messages = read(write(path, content), **options)
+    return [record for _, _, record in messages if record.get("kind") != "progress"]
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_a_wrapped_line_gives_the_record_of_the_line(tmp_path: Path, wrapping: str) -> None:
+    plain = replayed(tmp_path / "plain.log", WIRE)
+    lines = [WRAPPINGS[wrapping](line) for line in WIRE]
+    wrapped = replayed(tmp_path / "wrapped.log", lines)
+    assert all("reason" not in record for record in plain)
+    for record, line, found in zip(plain, lines, wrapped, strict=True):
+        assert {name: found.get(name) for name in OWN} == {name: record.get(name) for name in OWN}
+        assert found["line_bytes"] == len(line.encode()) + 1
+    offsets = [sum(len(line.encode()) + 1 for line in lines[:n]) for n in range(len(lines))]
+    assert [record["offset"] for record in wrapped] == offsets
+
+
+@pytest.mark.parametrize("wrapping", ["Kiwi", "grep -H", "grep -n", "grep -Hn", "findstr"])
+def test_a_prefix_is_kept_in_the_head(tmp_path: Path, wrapping: str) -> None:
+    lines = [WRAPPINGS[wrapping](line) for line in WIRE]
+    found = replayed(tmp_path / "wrapped.log", lines)
+    assert [record["head"] + record["message"] for record in found] == lines
+
+
+def test_head_and_message_of_json_are_the_line_inside(tmp_path: Path) -> None:
+    found = replayed(tmp_path / "a.json", [json.dumps({"message": line}) for line in WIRE])
+    assert [record["head"] + record["message"] for record in found] == WIRE
+
+
+@pytest.mark.parametrize(
+    "wrap_line",
+    [
+        lambda path, line: f"{path}:12:{line}",
+        lambda path, line: wrap(line, message=line, log={"file": {"path": path}, "offset": 7}),
+        lambda path, line: wrap(line, message=line, **{"log.file.path": path}),
+        lambda path, line: wrap(line, log=line, filename=path),
+    ],
+    ids=["grep", "Filebeat", "dots", "Fluent Bit"],
+)
+def test_vm_and_datastore_come_from_a_path_in_the_wrapping(
+    tmp_path: Path, wrap_line: Callable[[str, str], str]
+) -> None:
+    lines = [
+        wrap_line(f"/vmfs/volumes/{datastore}/{vm}/vmware.log", line)
+        for datastore, vm in (("ds-gold", "web 01"), ("ds-blue", "web 01"), ("ds-gold", "db01"))
+        for line in vmware_log(count=1).decode().split("\r\n")[:-1]
+    ]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    _, messages = read(write(tmp_path / "found.log", content), vm="other")
+    assert sorted(key for _, key, record in messages if record["kind"] == "line") == [
+        "ds-blue/web 01",
+        "ds-gold/db01",
+        "ds-gold/web 01",
+    ]
+    # Each log has its own progress record.
+    assert len([record for _, _, record in messages if record["kind"] == "progress"]) == 3
+
+
+def test_the_program_comes_from_a_path_in_the_wrapping(tmp_path: Path) -> None:
+    line = "2021-05-06T07:08:09.123Z cpu1:2097)Vol3: 731: x"
+    (record,) = replayed(tmp_path / "found.log", [f"esx01/var/log/vmkwarning.log:3:{line}"])
+    assert record["program"] == "vmkwarning"
+    assert "host" not in record
+
+
+def test_a_message_of_several_lines_has_one_head(tmp_path: Path) -> None:
+    (record,) = replayed(tmp_path / "a.json", [json.dumps({"message": WIRE[2] + "\n--> }\n"})])
+    assert record["message"] == "Event 1 : logged in\n--> }"
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        (JSON_WITHOUT_MESSAGE, '{"level": "info"}'),
+        (JSON_WITHOUT_MESSAGE, '{"message": ["<181>2024-05-06T07:08:09.123Z esx01 vmkernel: x"]}'),
+        (JSON_WITHOUT_HEAD, '{"host": "esx01", "short_message": "cpu1:1)NFS: 337: no time"}'),
+        (JSON_WITHOUT_HEAD, '{"message": "SCSI: vm 1061: 5507: Sync CR at 48"}'),
+        (JSON_WITHOUT_HEAD, '{"message": "--> }"}'),
+        # wrapped twice: not unwrapped
+        (JSON_WITHOUT_HEAD, json.dumps({"message": json.dumps({"message": WIRE[0]})})),
+        (JSON_BROKEN, '{"message": "<181>2024-05-06T07:08:09.123Z esx01 vmk'),
+        (JSON_BROKEN, '{"message": "\\ud800"}'),
+        (JSON_BROKEN, '{"a": ' * 5000 + "1" + "}" * 5000),
+        (JSON_BROKEN, '{"a": "' + "x" * (300 << 10) + '"}'),
+        (JSON_BROKEN, '[{"message": "x"}]'),
+        (NO_PATTERN, "vmkernel.log:12:no head"),
+        (NO_PATTERN, "vmkernel.log:12:SCSI: vm 1061: 5507: Sync CR at 48"),
+    ],
+)
+def test_a_line_that_cannot_be_unwrapped_is_rejected_with_a_reason(
+    tmp_path: Path, reason: str, line: str
+) -> None:
+    lines = [json.dumps({"message": each}) for each in WIRE]
+    *_, record = replayed(tmp_path / "a.json", [*lines, line])
+    assert record["reason"] == reason
+    assert record["line"].startswith(line[:1000])
+
+
+def test_only_a_file_of_wrapped_lines_is_unwrapped(tmp_path: Path) -> None:
+    """In a VM's log, a guest may write text that looks like another VM's line."""
+    forged = "/vmfs/volumes/ds/other/vmware.log:" + vmware_log(count=1).decode().strip()
+    content = vmware_log() + f'{forged}\n{{"message": "{forged}"}}\n'.encode()
+    path = write(tmp_path / "esx01/vmfs/volumes/ds/web01/vmware.log", content)
+    _, messages = read(path)
+    assert {record["vm"] for _, _, record in messages} == {"web01"}
+    reasons = [record["reason"] for topic, _, record in messages if topic == REJECTED]
+    assert reasons == [NO_PATTERN, JSON]
+    assert len([topic for topic, _, _ in messages if topic == BACKFILL]) == 4
+
+
+def test_the_depth_of_unwrapping_is_bounded() -> None:
+    line = WIRE[0]
+    for _ in range(5):
+        line = orjson.dumps({"message": line}).decode()
+    (found,) = unwrap(line)
+    assert found.line.startswith('{"message":')

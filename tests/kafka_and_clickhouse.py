@@ -1,0 +1,91 @@
+"""Kafka and ClickHouse for tests, without Flink: for data that collectors send."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from stunwatch import schema
+from stunwatch.access import ADMIN, kafka_access
+from stunwatch.clickhouse import as_user
+from stunwatch.history import wait_until_read
+from stunwatch.kafka import Kafka
+from stunwatch.local import clickhouse, kafka
+from stunwatch.settings import Settings
+from tests.pipeline import last_log_lines, settings_in
+
+
+class Storing:
+    """Both servers, running."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return as_user(self.settings, "analyst").rows(sql)
+
+    def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
+        """Wait until the query's only value is `wanted`."""
+        deadline = time.monotonic() + seconds
+        while (found := self.rows(sql)[0][0]) != wanted:
+            assert time.monotonic() < deadline, (
+                f"{sql}: {found}, expected {wanted}\n{last_log_lines(self.settings)}"
+            )
+            time.sleep(0.1)
+
+    def wait_for_nothing_behind(self, topic: str, group: str) -> None:
+        """Wait until ClickHouse has read a topic up to its current end."""
+        known = Kafka(kafka_access(self.settings, ADMIN))
+        wait_until_read(known, group, known.ends([topic]), lambda: None)
+
+    def wait_for_members(self, group: str, members: int, seconds: float = 60) -> None:
+        """Wait until this many consumers share a group's partitions, and each has some."""
+        client = AdminClient(kafka_access(self.settings, ADMIN))
+        deadline = time.monotonic() + seconds
+        while True:
+            described = client.describe_consumer_groups([group])[group].result(10)
+            shares = [len(each.assignment.topic_partitions) for each in described.members]
+            if len(shares) == members and all(shares) and described.state.name == "STABLE":
+                return
+            assert time.monotonic() < deadline, f"{group}: {shares}, expected {members} members"
+            time.sleep(0.1)
+
+
+@contextmanager
+def storing(home: Path) -> Iterator[Storing]:
+    """Start both in their own folder, on their own ports; stop them at the end."""
+    settings = settings_in(home)
+    settings.make_folders()
+    started = []
+    try:
+        for each in (kafka.COMPONENT, clickhouse.COMPONENT):
+            with (settings.logs / f"{each.name}.log").open("w") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "stunwatch.local.launch", each.name],
+                    env=os.environ | settings.environment(),
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            started.append(process)
+            deadline = time.monotonic() + 90
+            while unhealthy_reason := each.unhealthy_reason(settings):
+                said = Path(log.name).read_text()[-3000:]
+                assert process.poll() is None, f"{each.name} has ended:\n{said}"
+                assert time.monotonic() < deadline, f"{unhealthy_reason}\n{said}"
+                time.sleep(0.1)
+        kafka.apply_topics(settings)
+        schema.apply(clickhouse.administrator(settings))
+        yield Storing(settings)
+    finally:
+        # One after the other, so that ClickHouse's consumers leave their groups while Kafka runs.
+        for process in reversed(started):
+            process.terminate()
+            process.wait(timeout=60)
