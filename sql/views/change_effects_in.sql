@@ -21,11 +21,11 @@ WITH
         FROM
         (
             SELECT arrayJoin(CAST(
-                base64Decode({scopes:String})
-                AS Array(Tuple(
+                base64Decode({scopes:String}),
+                'Array(Tuple(
                     UInt64, String, Int64, String, String, String, String, String,
                     Array(String), Array(String), Array(String), Array(String), UInt64
-                ))
+                ))'
             )) AS each
         ) AS one
     ),

@@ -132,7 +132,10 @@ def play(
     now: Callable[[], datetime],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Watching:
-    """Send each line with its planned time; query the views until all is visible or PATIENCE_S is over."""
+    """Send each line with its planned time, and query the views.
+
+    It ends when all is visible, or PATIENCE_S after the last line.
+    """
     started_at = now()
     watching = Watching(scenario, started_at)
     waiting = deque(scenario.lines)

@@ -12,7 +12,8 @@ def test_every_change_has_effects_whatever_its_names(server: Server) -> None:
     for number, name in enumerate(NAMES):
         server.admin.command(
             "INSERT INTO changes_stored (change_id, changed_at, kind, title, host, is_deleted)"
-            f" VALUES (generateUUIDv4(), '2024-03-0{number + 1} 06:00:00', 'other', 'a', '{name}', 0)"
+            " VALUES"
+            f" (generateUUIDv4(), '2024-03-0{number + 1} 06:00:00', 'other', 'a', '{name}', 0)"
         )
     names = ", ".join(f"'{name}'" for name in NAMES)
     [(changes, kept, rows)] = server.reader.rows(
