@@ -21,7 +21,8 @@ WITH
         FROM
         (
             SELECT arrayJoin(CAST(
-                base64Decode({scopes:String}),
+                -- ClickHouse evaluates this with an empty parameter when the view is created.
+                if(empty({scopes:String}), '[]', base64Decode({scopes:String})),
                 'Array(Tuple(
                     UInt64, String, Int64, String, String, String, String, String,
                     Array(String), Array(String), Array(String), Array(String), UInt64
