@@ -17,7 +17,7 @@ COLLECTORS: Final = "collect-"
 """Prefix of the names of components that collect from a vCenter."""
 
 STORES_LINES: Final = ("clickhouse-records", "clickhouse-samples")
-"""ClickHouse's consumer groups of the live topics (sql/readers)."""
+"""ClickHouse's consumer groups of the live topics (sql/queues)."""
 
 MANY_UNREAD: Final = 100
 """Fewer unread messages are normal: they are in transit."""

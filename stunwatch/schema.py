@@ -17,19 +17,19 @@ GENERATED = "generated"
 with the one of the same name."""
 
 ORDER = (
-    *("tables", "retention.sql", "readers", "intakes", "backfills", "pumps", "views"),
+    *("tables", "retention.sql", "queues", "materialized_views", "backfills", "parsing", "views"),
     "queries/dashboards",
 )
 """Folders and files in the order of application.
 
-Pumps, the materialized views that read Kafka, start the flow. They come last, so that no table or
+The views of `parsing` read the queues and so start the flow. They come last, so that no table or
 view misses a record.
 """
 
 SITE_TIMEZONE = "{site_timezone}"
 """Placeholder of the setting. If the setting changes, the files with it are applied again."""
 
-PIPES = ("readers", "intakes", "pumps")
+PIPES = ("queues", "materialized_views", "parsing")
 """Folders whose objects hold no data: they are recreated when their definition changes."""
 
 
@@ -257,7 +257,7 @@ def _spread(file: SqlFile, statement: str, cluster: Cluster) -> str:
         return ENGINE.sub(_replicated, statement) if cluster.is_replicated else statement
     if file.stage == "retention.sql":
         return STORED.sub(rf"\1{SHARD}", statement, count=1)
-    if file.stage == "intakes":
+    if file.stage == "materialized_views":
         # Materialized views read the shard of their table: there a row arrives once, with all
         # columns.
         return re.sub(rf"^FROM {STORED.pattern}", rf"FROM \1{SHARD}", statement, flags=re.MULTILINE)

@@ -36,7 +36,7 @@ ENGINE = Null"""
 READERS = {
     topic: file.created[0]
     for file in sql_files()
-    if file.stage == "readers"
+    if file.stage == "queues"
     for topics in re.findall(r"kafka_topic_list = '(.*)'", file.statements[0])
     for topic in topics.split(",")
 }

@@ -113,14 +113,14 @@ def text_of(node: ast.expr) -> str:
 def written_in_sql() -> Iterator[tuple[str, str]]:
     """Yield every string in SQL that contains a class of digits; RE2 and Python interpret it alike.
 
-    sql/pumps is excluded: its patterns only check whether a JSON field has a number, and convert
+    sql/parsing is excluded: its patterns only check whether a JSON field has a number, and convert
     nothing.
     """
     for path in (*(ROOT / "sql").rglob("*.sql"), *(ROOT / "flink-jobs" / "jobs").glob("*.sql")):
         code = "\n".join(
             line for line in path.read_text().splitlines() if not line.lstrip().startswith("--")
         )
-        if path.parent.name == "pumps":
+        if path.parent.name == "parsing":
             continue
         for text in re.findall(r"'((?:[^'\\]|\\.|'')*)'", code):
             if "[0-9" in text or r"\\d" in text:

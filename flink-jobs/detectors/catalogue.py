@@ -140,7 +140,8 @@ def literals() -> tuple[str, ...]:
 
 LONGEST_SEARCHED = 16_384
 """The longest message, in characters, that detectors read. A longer one is stored as a line, but
-the JVM's prefilter drops it, and `quality_events` counts it (sql/intakes/log_lines_intake.sql)."""
+the JVM's prefilter drops it, and `quality_events` counts it
+(sql/materialized_views/log_lines_mv.sql)."""
 
 WINDOWS_TOPIC = "events.latency_window"
 """Written by the JVM (jobs/detect.sql), not by a detector."""

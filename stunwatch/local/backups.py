@@ -183,10 +183,10 @@ def read(folder: Path) -> Backup:
 
 
 def readers() -> dict[str, list[str]]:
-    """Return ClickHouse's consumer groups (sql/readers/), each with its topics."""
+    """Return ClickHouse's consumer groups (sql/queues/), each with its topics."""
     found = {}
     for file in schema.sql_files():
-        if file.stage == "readers" and not file.name.endswith("_writer.sql"):
+        if file.stage == "queues":
             text = " ".join(file.statements)
             [group] = re.findall(r"kafka_group_name = '([^']+)'", text)
             [topics] = re.findall(r"kafka_topic_list = '([^']+)'", text)

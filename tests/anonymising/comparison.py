@@ -37,7 +37,9 @@ def copied(
     summary = anonymise(bundle, output, Pseudonyms(key), is_shifted=is_shifted)
     unpacked = folder / "copy"
     with tarfile.open(output) as archive:
-        archive.extractall(unpacked, filter="data")
+        # Before Python 3.11.4, as in Debian 12, there are no filters.
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(unpacked, **safely)
     return unpacked, summary
 
 

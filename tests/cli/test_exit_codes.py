@@ -126,6 +126,8 @@ def interrupted(home: Home, patched: Patch) -> int:
     (home / "logs").mkdir()
     (home / "logs/kafka.log").write_text("started\n")
     patched.setenv("STUNWATCH_HOME", str(home))
+    # A shell starts a background job with SIGINT ignored, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     following = subprocess.Popen(
         [sys.executable, "-m", "stunwatch.cli", "logs", "kafka", "--follow"],
         stdout=subprocess.PIPE,

@@ -50,7 +50,11 @@ def test_in_a_cluster_every_statement_is_for_a_shard_or_for_all() -> None:
         if schema.spread(each, REPLICAS).statements != each.statements
     }
     # Kafka tables and views have the same statements for one server and for a cluster.
-    assert {ALONE[name].stage for name in changed} == {"tables", "retention.sql", "intakes"}
+    assert {ALONE[name].stage for name in changed} == {
+        "tables",
+        "retention.sql",
+        "materialized_views",
+    }
     files = [each for each in ALONE.values() if each.stage == "retention.sql"]
     retention = [one for each in files for one in schema.spread(each, REPLICAS).statements]
     assert all(re.match(r"ALTER TABLE \w+_shard MODIFY TTL ", each) for each in retention)
@@ -58,9 +62,9 @@ def test_in_a_cluster_every_statement_is_for_a_shard_or_for_all() -> None:
         spread = schema.spread(each, REPLICAS)
         assert spread.fingerprint == each.fingerprint
         follows_a_table = (
-            each.stage == "intakes" and "_stored" in each.statements[0].split("FROM")[1]
+            each.stage == "materialized_views" and "_stored" in each.statements[0].split("FROM")[1]
         )
-        assert follows_a_table == (each.stage == "intakes" and name in changed)
+        assert follows_a_table == (each.stage == "materialized_views" and name in changed)
 
 
 def test_only_one_server_runs_the_backfills() -> None:

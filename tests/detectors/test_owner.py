@@ -50,5 +50,5 @@ def test_a_message_above_the_length_limit_is_not_searched() -> None:
 
 
 def test_clickhouse_counts_lines_above_the_same_length_limit() -> None:
-    intake = (SQL / "intakes" / "log_lines_intake.sql").read_text()
-    assert f"lengthUTF8(message) > {LONGEST_SEARCHED} AS unsearched" in intake
+    view = (SQL / "materialized_views" / "log_lines_mv.sql").read_text()
+    assert f"lengthUTF8(message) > {LONGEST_SEARCHED} AS unsearched" in view

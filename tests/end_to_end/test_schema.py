@@ -44,11 +44,11 @@ def test_a_new_column_is_added_to_a_table_that_keeps_its_rows(
 
     # Back to the definitions of the repository; the queues are recreated and continue at their
     # offsets.
-    reader = changed / "readers/records_reader.sql"
+    reader = changed / "queues/records_queue.sql"
     reader.write_text(reader.read_text() + "\n-- changed\n")
     with monkeypatch.context() as patch:
         patch.setattr(schema, "SQL", changed)
-        assert "pumps/records_pump.sql" in schema.apply(admin)
+        assert "parsing/records_mv.sql" in schema.apply(admin)
     assert schema.apply(admin)
     pipeline.ship("esxi.vmware_log", live(vmware_log("kept02"), "PowerOn", datetime.now(UTC)))
     pipeline.wait_for("SELECT count() FROM log_lines WHERE vm = 'kept02'", 1, seconds=90)

@@ -81,7 +81,7 @@ def best_of_three(server: Server, query: str, parameters: dict[str, str]) -> flo
 def a_year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("year")) as server:
         # Its table is filled directly, because samples are not kept for all weeks of the year.
-        server.admin.command("DROP VIEW latency_baselines_intake")
+        server.admin.command("DROP VIEW latency_baselines_mv")
         for path in sorted(YEAR.glob("*.sql")):
             started = time.monotonic()
             fill(server, path.stem)

@@ -37,9 +37,9 @@ def emptied(server: Server) -> None:
     server.empty()
 
 
-def feed(clickhouse: ClickHouse, pump: str, topic: str, messages: list[dict[str, Any]]) -> None:
+def feed(clickhouse: ClickHouse, view: str, topic: str, messages: list[dict[str, Any]]) -> None:
     """Send messages through a materialized view as if they came from Kafka."""
-    [statement] = sql(f"pumps/{pump}").statements
+    [statement] = sql(f"parsing/{view}").statements
     table = statement.split(" TO ")[1].split()[0]
     select = re.split(r" AS\n", statement, maxsplit=1)[1]
     raw = ", ".join(f"'{orjson.dumps(each).decode()}'" for each in messages)
@@ -47,7 +47,7 @@ def feed(clickhouse: ClickHouse, pump: str, topic: str, messages: list[dict[str,
         f"(SELECT arrayJoin([{raw}]) AS raw, '{topic}' AS _topic, 0 AS _partition,"
         " 1 AS _offset, toNullable(now64(3)) AS _timestamp_ms)"
     )
-    select = re.sub(r"FROM \w+_reader", f"FROM {given}", select)
+    select = re.sub(r"FROM \w+_queue", f"FROM {given}", select)
     clickhouse.command(f"INSERT INTO {table} {select}")
 
 
@@ -77,7 +77,7 @@ def partitions(clickhouse: ClickHouse, table: str) -> int:
 def test_lines_of_300_dates_are_stored_in_one_partition(server: Server) -> None:
     in_files = [line(text(each), text(NOW), file="/a", run_id="r") for each in dates()]
     for _ in range(3):
-        feed(server.admin, "records_pump", "esxi.backfill", in_files)
+        feed(server.admin, "records_mv", "esxi.backfill", in_files)
     assert partitions(server.admin, "log_lines_stored") <= 2
     assert server.reader.rows("SELECT count(), min(event_time) < '1971-01-01' FROM log_lines") == [
         (300, 1)
@@ -86,14 +86,14 @@ def test_lines_of_300_dates_are_stored_in_one_partition(server: Server) -> None:
 
 def test_messages_with_300_arrival_dates_are_stored_in_few_partitions(server: Server) -> None:
     of_every_date = [line(text(NOW), text(each)) for each in dates()]
-    feed(server.admin, "records_pump", "esxi.syslog", of_every_date)
+    feed(server.admin, "records_mv", "esxi.syslog", of_every_date)
     assert partitions(server.admin, "log_lines_stored") <= 3
     samples = [
         {**line(text(NOW), text(each)), "object_class": "scsi_device", "device": "d", "davg_ms": 1}
         | {"source": "esxtop"}
         for each in dates()
     ]
-    feed(server.admin, "samples_pump", "esxi.esxtop", samples)
+    feed(server.admin, "samples_mv", "esxi.esxtop", samples)
     assert partitions(server.admin, "latency_samples_stored") in (1, 2, 3)
 
 
@@ -102,11 +102,11 @@ def test_a_network_line_with_a_distant_time_is_stored_at_its_arrival(server: Ser
         line(text(each), text(NOW))
         for each in (*dates(), NOW - timedelta(days=39), NOW + timedelta(hours=23))
     ]
-    feed(server.admin, "records_pump", "esxi.syslog", shipped)
+    feed(server.admin, "records_mv", "esxi.syslog", shipped)
     of_a_shipper = line(text(NOW), text(NOW), time_quality="arrival", message="doubted")
     feed(
         server.admin,
-        "records_pump",
+        "records_mv",
         "esxi.syslog",
         [{**of_a_shipper, "stamped_at": "2199-12-31T00:00:00.5Z"}],
     )
@@ -126,7 +126,7 @@ def test_a_network_line_with_a_distant_time_is_stored_at_its_arrival(server: Ser
 def test_a_line_that_is_replayed_in_another_month_stays_one_row(server: Server) -> None:
     for days, run_id in ((35, "first"), (0, "second")):
         one = line("2019-05-06T07:08:09Z", text(NOW - timedelta(days=days)), file="/a")
-        feed(server.admin, "records_pump", "esxi.backfill", [{**one, "run_id": run_id}])
+        feed(server.admin, "records_mv", "esxi.backfill", [{**one, "run_id": run_id}])
     assert partitions(server.admin, "log_lines_stored") == 2
     server.admin.command("OPTIMIZE TABLE log_lines_stored FINAL")
     assert server.reader.rows("SELECT run_id FROM log_lines") == [("first",)]

@@ -29,7 +29,7 @@ SAMPLE = (
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("upgrade")) as made:
         # They contain the new column. `stunwatch up` recreates them when it applies a change.
-        for view in ("latency_baselines_intake", "latency_hours_intake"):
+        for view in ("latency_baselines_mv", "latency_hours_mv"):
             made.admin.command(f"DROP VIEW {view} SYNC")
         yield made
 
@@ -117,15 +117,17 @@ def test_next_steps_of_older_versions_are_kept_and_get_the_new_members(
 def test_a_renamed_materialized_view_stores_an_event_once(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [each for each in schema.sql_files() if each.stage in {"readers", "pumps"}]
+    files = [each for each in schema.sql_files() if each.stage in {"queues", "parsing"}]
     folder = tables_alone(tmp_path / "sql")
     monkeypatch.setattr(schema, "SQL", folder)
     for each in files:
         path = folder / each.name.removeprefix(f"{schema.GENERATED}/")
         path.write_text("".join(f"{without_kafka(one)};\n" for one in each.statements))
-    now = (Path(schema.__file__).parents[1] / "sql/generated/intakes/stuns_intake.sql").read_text()
-    before = folder / "intakes/pauses_intake.sql"
-    before.write_text(now.replace("stuns_intake", "pauses_intake"))
+    now = (
+        Path(schema.__file__).parents[1] / "sql/generated/materialized_views/stuns_mv.sql"
+    ).read_text()
+    before = folder / "materialized_views/pauses_mv.sql"
+    before.write_text(now.replace("stuns_mv", "pauses_mv"))
     server.admin.command(
         "CREATE MATERIALIZED VIEW of_a_user ENGINE = MergeTree ORDER BY raw"
         " AS SELECT raw FROM events"
@@ -133,8 +135,8 @@ def test_a_renamed_materialized_view_stores_an_event_once(
     schema.apply(server.admin)
 
     before.unlink()
-    (folder / "intakes/stuns_intake.sql").write_text(now)
-    assert "intakes/stuns_intake.sql" in schema.apply(server.admin)
+    (folder / "materialized_views/stuns_mv.sql").write_text(now)
+    assert "materialized_views/stuns_mv.sql" in schema.apply(server.admin)
     server.read([("events.stun", STUN.read_bytes())])
     assert server.admin.rows("SELECT count() FROM stuns_stored") == [(1,)]
     assert server.admin.rows("SELECT count() FROM of_a_user") == [(1,)]

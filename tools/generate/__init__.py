@@ -1,9 +1,9 @@
 """Generates the files that follow from the definitions of `schemas/`: `make generate`.
 
     schemas/<name>.v1.schema.json       JSON Schema of a message
-    sql/generated/readers               the table that reads the topics of events
-    sql/generated/intakes               a materialized view for each kind of event
-    sql/generated/pumps                 the checks of all events
+    sql/generated/queues                the table that reads the topics of events
+    sql/generated/materialized_views    a materialized view for each kind of event
+    sql/generated/parsing               the checks of all events
     sql/generated/retention.sql         how long ClickHouse keeps events and records
 
 The SQL is in `templates`. schemas/README.md describes the definitions.
@@ -32,11 +32,11 @@ def texts() -> dict[Path, str]:
     }
     kinds = events().values()
     for each in kinds:
-        path = GENERATED / "intakes" / f"{each.view}_intake.sql"
-        made[path] = _filled("intake", event=each, columns=columns(each))
+        path = GENERATED / "materialized_views" / f"{each.view}_mv.sql"
+        made[path] = _filled("materialized_view", event=each, columns=columns(each))
     return made | {
-        GENERATED / "readers" / "events_reader.sql": _filled("reader", topics=[*events()]),
-        GENERATED / "pumps" / "events_pump.sql": _filled("pump", **vars(checks_of(kinds))),
+        GENERATED / "queues" / "events_queue.sql": _filled("queue", topics=[*events()]),
+        GENERATED / "parsing" / "events_mv.sql": _filled("parsing", **vars(checks_of(kinds))),
         GENERATED / "retention.sql": _filled("retention", definitions=definitions().values()),
     }
 

@@ -70,7 +70,7 @@ def _stored(field: Field) -> str:
 def _value(name: str, field: Field) -> str:
     value = f"event.{name}"
     if field["type"] == "time":
-        # Without an exception: the checks of the pump have let it pass.
+        # Without an exception: only values that passed the checks arrive here.
         unknown = "OrNull" if _is_nullable(field) else "OrZero"
         return f"parseDateTime64BestEffort{unknown}({value}, {field.get('digits', 6)}, 'UTC')"
     if field.get("default"):

@@ -1,0 +1,36 @@
+-- Generated from schemas/nfs_server.yaml by `make generate`.
+CREATE MATERIALIZED VIEW IF NOT EXISTS nfs_servers_mv TO nfs_servers_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    JSONExtract(raw, 'Tuple(
+        event_id UUID,
+        revision UInt64,
+        is_deleted UInt8,
+        run_id String,
+        host String,
+        server String,
+        share String,
+        datastore_uuid String,
+        datastore String,
+        started_at String,
+        ended_at Nullable(String),
+        duration_ms Nullable(UInt64),
+        evidence Array(String)
+    )') AS event
+SELECT
+    event.event_id AS event_id,
+    event.revision AS revision,
+    event.is_deleted AS is_deleted,
+    topic_time AS detected_at,
+    event.run_id AS run_id,
+    event.host AS host,
+    event.server AS server,
+    event.share AS share,
+    event.datastore_uuid AS datastore_uuid,
+    event.datastore AS datastore,
+    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC') AS ended_at,
+    event.duration_ms AS duration_ms,
+    event.evidence AS evidence
+FROM events
+WHERE topic = 'events.nfs' AND fault = '';

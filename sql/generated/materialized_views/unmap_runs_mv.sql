@@ -1,0 +1,42 @@
+-- Generated from schemas/unmap_run.yaml by `make generate`.
+CREATE MATERIALIZED VIEW IF NOT EXISTS unmap_runs_mv TO unmap_runs_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    JSONExtract(raw, 'Tuple(
+        event_id UUID,
+        revision UInt64,
+        is_deleted UInt8,
+        run_id String,
+        host String,
+        volume String,
+        block_count UInt64,
+        iterations UInt64,
+        blocks_total UInt64,
+        started_at String,
+        ended_at String,
+        duration_ms UInt64,
+        blocks_per_second Nullable(Float64),
+        fell_back Nullable(Bool),
+        outcome String,
+        evidence Array(String)
+    )') AS event
+SELECT
+    event.event_id AS event_id,
+    event.revision AS revision,
+    event.is_deleted AS is_deleted,
+    topic_time AS detected_at,
+    event.run_id AS run_id,
+    event.host AS host,
+    event.volume AS volume,
+    event.block_count AS block_count,
+    event.iterations AS iterations,
+    event.blocks_total AS blocks_total,
+    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrZero(event.ended_at, 6, 'UTC') AS ended_at,
+    event.duration_ms AS duration_ms,
+    event.blocks_per_second AS blocks_per_second,
+    event.fell_back AS fell_back,
+    event.outcome AS outcome,
+    event.evidence AS evidence
+FROM events
+WHERE topic = 'events.unmap' AND fault = '';
