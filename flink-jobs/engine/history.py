@@ -12,8 +12,8 @@ from stunwatch.engine.failures import CORRELATOR, Failure
 from stunwatch.engine.owner import FACTS, Written
 from stunwatch.incidents.configuration import KEEP_US
 from stunwatch.incidents.correlator import (
-    HEARD_TOPIC,
     INVENTORY_TOPIC,
+    SEEN_TOPIC,
     Correlator,
     Incident,
     superseded,
@@ -25,7 +25,7 @@ from stunwatch.incidents.topology import Topology
 Fed = tuple[str, dict[str, Any]]
 """A topic, and one event of it."""
 
-FED_TOPICS = (*TOPICS, INVENTORY_TOPIC, HEARD_TOPIC)
+FED_TOPICS = (*TOPICS, INVENTORY_TOPIC, SEEN_TOPIC)
 """The topics of a replay's own events from which its incidents are computed."""
 
 HISTORY_EVERY_US = 900_000_000
@@ -58,9 +58,9 @@ def sendable(
             yield row
 
 
-def heard(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event for HEARD_TOPIC: a host sent lines at this time."""
-    return {"host": record["host"], "heard_us": record["event_time_us"]}
+def seen(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event for SEEN_TOPIC: a host sent lines at this time."""
+    return {"host": record["host"], "seen_us": record["event_time_us"]}
 
 
 def known_us(topic: str, event: dict[str, Any]) -> int:
@@ -71,8 +71,8 @@ def known_us(topic: str, event: dict[str, Any]) -> int:
     if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
         return 0
     with reading():
-        if topic == HEARD_TOPIC:
-            return int(event["heard_us"])
+        if topic == SEEN_TOPIC:
+            return int(event["seen_us"])
         signal = signal_of(topic, event)
         return signal.known_us if signal else microseconds(event["started_at"])
 

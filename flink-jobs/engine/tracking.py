@@ -23,11 +23,11 @@ from pyflink.java_gateway import get_gateway
 
 from stunwatch.detectors.bounds import EVICTED
 from stunwatch.engine.failures import METRIC, REJECTED_TOPIC, Failure, Limit, rejected_line
-from stunwatch.engine.history import heard, sendable
+from stunwatch.engine.history import seen, sendable
 from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, feed_in_order
 from stunwatch.engine.owners import Owners, bucket_of_owner
 from stunwatch.incidents.configuration import FASTEST_CLOCK_US
-from stunwatch.incidents.correlator import HEARD_TOPIC
+from stunwatch.incidents.correlator import SEEN_TOPIC
 
 RECORD_FIELDS = (
     "owner",
@@ -84,7 +84,7 @@ _LAST_MS = 2**62
 _OF_EVERY_RECORD = frozenset({"owner", "kind"})
 _NEEDED = {
     "line": _OF_EVERY_RECORD | {"source", "message", "run_id", "time_quality"},
-    "heard": _OF_EVERY_RECORD | {"host"},
+    "seen": _OF_EVERY_RECORD | {"host"},
 }
 """The required fields of a record, by kind."""
 
@@ -158,9 +158,9 @@ def _history_row(owner: str, written: Written) -> Output:
     return (HISTORY_FACTS, to_record_row(fact)) if topic == FACTS else to_row(owner, written)
 
 
-def _heard_row(record: Mapping[str, Any]) -> Row:
+def _seen_row(record: Mapping[str, Any]) -> Row:
     """Return the row for the correlator that reports that a host sent lines."""
-    return Row(HEARD_TOPIC, record["owner"], orjson.dumps(heard(record)).decode())
+    return Row(SEEN_TOPIC, record["owner"], orjson.dumps(seen(record)).decode())
 
 
 class Rejects:
@@ -218,8 +218,8 @@ class TrackLive(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        if record["kind"] == "heard":
-            yield _heard_row(record)
+        if record["kind"] == "seen":
+            yield _seen_row(record)
             return
         timers = ctx.timer_service()
         key, now_ms = record["owner"], timers.current_processing_time()
@@ -310,8 +310,8 @@ class TrackHistory(KeyedProcessFunction):
         record = to_record(value)
         if record is None:
             return
-        if record["kind"] == "heard":
-            yield _heard_row(record)
+        if record["kind"] == "seen":
+            yield _seen_row(record)
             return
         bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
         if (bucket, timestamp) != (self._bucket, self._timestamp):

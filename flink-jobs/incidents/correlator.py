@@ -22,11 +22,11 @@ from stunwatch.incidents import seasonal_baseline
 from stunwatch.incidents.configuration import (
     CLOSING_US,
     FASTEST_CLOCK_US,
-    HEARD_US,
     KEEP_US,
     MOST_SIGNALS,
     PAUSE_US,
     RUNNING_US,
+    SEEN_US,
 )
 from stunwatch.incidents.figures import figures
 from stunwatch.incidents.grouping import Trouble, troubles
@@ -39,7 +39,7 @@ from stunwatch.incidents.topology import Topology
 from stunwatch.incidents.verdict import confidence, missing, sentence, severity, since
 
 INVENTORY_TOPIC = "events.inventory"
-HEARD_TOPIC = "heard"
+SEEN_TOPIC = "seen"
 """Not a Kafka topic: the job itself reports when hosts were seen."""
 
 DETECTOR = "incidents"
@@ -167,11 +167,11 @@ class Correlator:
         The time does not advance beyond `latest_us`. An event dated further after it than a clock
         may be fast makes no incident. Raises BrokenEventError; then no signal has changed.
         """
-        if topic == HEARD_TOPIC:
+        if topic == SEEN_TOPIC:
             with reading():
-                heard_us, host = min(int(event["heard_us"]), latest_us), str(event["host"])
-            self.hosts_seen.add(host, heard_us)
-            yield from self.advance_time(heard_us, topology)
+                seen_us, host = min(int(event["seen_us"]), latest_us), str(event["host"])
+            self.hosts_seen.add(host, seen_us)
+            yield from self.advance_time(seen_us, topology)
             return
         if topic == INVENTORY_TOPIC:
             with reading():
@@ -291,9 +291,9 @@ class Correlator:
         signals = sorted(
             (*trouble.signals, *trouble.evidence), key=lambda each: (each.at_us, each.event_id)
         )
-        heard = self._heard(trouble, topology, fuller)
-        known = figures(trouble, topology, heard)
-        lacking = missing(trouble, topology, heard)
+        seen = self._seen(trouble, topology, fuller)
+        known = figures(trouble, topology, seen)
+        lacking = missing(trouble, topology, seen)
         names = {each.place for each in signals}
         plain = Incident(
             event_id=event_id(DETECTOR, anchor.event_id),
@@ -311,7 +311,7 @@ class Correlator:
             confidence=confidence(trouble, lacking),
             next_steps=[]
             if trouble.is_noted
-            else next_steps(Case(trouble, topology, self.now_us, since(trouble), heard)),
+            else next_steps(Case(trouble, topology, self.now_us, since(trouble), seen)),
             hosts=list(known.hosts),
             devices=list(known.devices),
             paths=list(known.paths),
@@ -342,10 +342,10 @@ class Correlator:
         held_until_us = conflict_holds_until_us(trouble)
         return Written(row, lines, trouble.began_us, ended_us, held_until_us)
 
-    def _heard(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
+    def _seen(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
         """The hosts seen in the hour before the incident was detected."""
         last_us = trouble.founding[-1].known_us
-        seen = self.hosts_seen.between(last_us - HEARD_US, last_us)
+        seen = self.hosts_seen.between(last_us - SEEN_US, last_us)
         return {_host(name, topology, fuller) for name in seen}
 
     def _forget(self) -> None:
@@ -371,7 +371,7 @@ class Correlator:
             name: each for name, each in self.revisions.items() if name in self.signals
         }
         first_us = min([oldest_us, *(each.began_us for each in self.written.values())])
-        self.hosts_seen.forget_before(first_us - HEARD_US)
+        self.hosts_seen.forget_before(first_us - SEEN_US)
 
 
 def superseded(

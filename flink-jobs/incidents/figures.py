@@ -51,8 +51,8 @@ class Figures:
         return self.peak.ms if self.peak and self.peak.metric == "davg" else None
 
 
-def figures(trouble: Trouble, topology: Topology, heard: Collection[str]) -> Figures:
-    """The figures of all signals of an incident. `heard`: the hosts that sent logs before it."""
+def figures(trouble: Trouble, topology: Topology, seen: Collection[str]) -> Figures:
+    """The figures of all signals of an incident. `seen`: the hosts that sent logs before it."""
     signals = (*trouble.signals, *trouble.evidence)
     stuns = [each for each in signals if each.kind == "stun"]
     hosts = _names(each.host for each in signals)
@@ -66,7 +66,7 @@ def figures(trouble: Trouble, topology: Topology, heard: Collection[str]) -> Fig
         ),
         datastores=_names(_datastores(signals, topology)),
         vms=_names(each.vm for each in signals),
-        reporting_hosts=len({*heard, *hosts}),
+        reporting_hosts=len({*seen, *hosts}),
         stun_count=len(stuns),
         worst_stun_us=int(max((each.size for each in stuns), default=0)),
         conflict_count=sum(each.kind == "conflict" for each in signals),

@@ -48,7 +48,7 @@ class Case:
     """Event time, in microseconds since 1970."""
     since: str
     """When it began, as text: `2026-03-02 02:10 UTC`."""
-    heard: Collection[str]
+    seen: Collection[str]
     """The hosts that sent logs in the hour before."""
 
     @property
@@ -272,7 +272,7 @@ def _vmfs_doubt(case: Case, signals: Iterable[Signal]) -> str:
     for each in signals:
         hosts.setdefault(each.place, set()).add(each.host)
     for device, concerned in sorted(hosts.items()):
-        if doubt := case.topology.vmfs_doubt(device, concerned, case.heard):
+        if doubt := case.topology.vmfs_doubt(device, concerned, case.seen):
             return doubt
     return "" if hosts else "no log line names a device"
 
@@ -348,7 +348,7 @@ def _fixed_policy(case: Case) -> str:
 
 def _compared_hosts(case: Case) -> str:
     """Return a comparison with other hosts that sent logs."""
-    others = set(case.heard) - {each.host for each in case.signals}
+    others = set(case.seen) - {each.host for each in case.signals}
     if not others:
         return "no other host sent logs to compare with"
     return "the same storage is not slow or lost on any other host that sent logs"

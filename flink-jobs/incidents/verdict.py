@@ -232,7 +232,7 @@ def _other_hosts(figures: Figures) -> str:
     return f"{counted(total, 'host')} sent logs, {total - affected:,} unaffected"
 
 
-def missing(trouble: Trouble, topology: Topology, heard: Collection[str]) -> list[str]:
+def missing(trouble: Trouble, topology: Topology, seen: Collection[str]) -> list[str]:
     """The data that would make the verdict surer, a sentence each."""
     found = []
     unplaced = {
@@ -250,7 +250,7 @@ def missing(trouble: Trouble, topology: Topology, heard: Collection[str]) -> lis
             if _of(trouble, "slow_log")
             else "No high latency measured on the affected storage."
         )
-    if len(set(heard) | _affected(trouble)) < 2:
+    if len(set(seen) | _affected(trouble)) < 2:
         found.append("No other host sent logs for comparison.")
     gaps = {each.vm or each.host for each in trouble.evidence if each.kind == "hole"}
     if gaps:

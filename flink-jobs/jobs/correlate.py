@@ -27,7 +27,7 @@ from stunwatch.engine.correlating import (
 from stunwatch.engine.history import FED_TOPICS
 from stunwatch.engine.tracking import EVENT_TYPE, keyed_in_the_jvm
 from stunwatch.incidents.configuration import HOUR_US, KEEP_US, RUNNING_US
-from stunwatch.incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.signals import TOPICS
 from stunwatch.jobs.options import in_sql, kafka_options
 
@@ -54,7 +54,7 @@ def correlate_live(
         SELECT '{FLEET}', ROW(`topic`, `owner`, `event`)
         FROM (
             SELECT `topic`, `owner`, `event` FROM tracked
-            WHERE `topic` IN ({_listed((*TOPICS, HEARD_TOPIC))})
+            WHERE `topic` IN ({_listed((*TOPICS, SEEN_TOPIC))})
             UNION ALL
             SELECT `topic`, `owner`, `event` FROM shipped_events
         )

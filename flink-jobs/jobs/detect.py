@@ -65,7 +65,7 @@ LATENESS = {"esxi.esxtop": "'10' SECOND", "esxi.vcenter": "'3' MINUTE"}
 """By topic of samples: how much later than others a sample may arrive without being late (SQL).
 vCenter is polled once a minute for all hosts, one batch after the other."""
 
-UNITED = ("window_events", "slice_records", "heard_samples")
+UNITED = ("window_events", "short_window_records", "seen_samples")
 """The views of samples.sql that other files read: the UNION of all origins."""
 
 ALL_INVENTORY = {"scan.startup.mode": "earliest-offset"}

@@ -38,20 +38,20 @@ CREATE TEMPORARY TABLE records (
 
 -- Which hosts send lines: at most one row per host and ten minutes. Every verdict also counts the
 -- unaffected hosts.
-CREATE TEMPORARY VIEW heard AS
+CREATE TEMPORARY VIEW seen AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM records
 WHERE
-  `kind` = 'line' AND `source` = 'syslog' AND ${run_condition} AND is_first_heard(`host`, `event_time`)
+  `kind` = 'line' AND `source` = 'syslog' AND ${run_condition} AND is_first_seen(`host`, `event_time`)
 UNION ALL
 SELECT *
-FROM heard_samples;
+FROM seen_samples;
 
-CREATE TEMPORARY VIEW heard_records AS
+CREATE TEMPORARY VIEW seen_records AS
 SELECT
   `owner`,
   `event_time`,
-  'heard' AS `kind`,
+  'seen' AS `kind`,
   CAST(NULL AS STRING) AS `source`,
   CAST(NULL AS STRING) AS `program`,
   `host`,
@@ -68,7 +68,7 @@ SELECT
   `run_id`,
   CAST(NULL AS STRING) AS `time_quality`,
   CAST(-1 AS BIGINT) AS `kafka_offset`
-FROM heard;
+FROM seen;
 
 -- Input of Python: lines with a literal of a detector, if they are not too long; progress records,
 -- which advance the time; 10 s windows near slow samples, as records. If vCenter repeats an event
@@ -104,10 +104,10 @@ WHERE
   AND `kind` IN ('line', 'progress') AND ${run_condition}
 UNION ALL
 SELECT *
-FROM slice_records
+FROM short_window_records
 UNION ALL
 SELECT *
-FROM heard_records;
+FROM seen_records;
 
 -- One row is one event for the topic of its detector. The connector cannot read the topic from the
 -- row, so every topic has its own INSERT with an OPTIONS hint.

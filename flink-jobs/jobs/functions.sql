@@ -4,4 +4,4 @@
 CREATE TEMPORARY SYSTEM FUNCTION contains_any AS 'io.github.stunwatch.ContainsAny';
 
 -- TRUE for the first line of a host within ten minutes.
-CREATE TEMPORARY SYSTEM FUNCTION is_first_heard AS 'io.github.stunwatch.IsFirstHeard';
+CREATE TEMPORARY SYSTEM FUNCTION is_first_seen AS 'io.github.stunwatch.IsFirstSeen';

@@ -94,10 +94,10 @@ FROM ${origin}_measured
 WHERE `device` NOT LIKE 'mpx.%:C0:T0:L0';
 
 -- One row is 10 seconds of one object.
-CREATE TEMPORARY VIEW ${origin}_slices AS
+CREATE TEMPORARY VIEW ${origin}_short_windows AS
 SELECT
   `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`,
-  window_time AS `slice_time`,
+  window_time AS `short_window_time`,
   COUNT(*) AS `samples`,
   MAX(`sampled_at`) AS `last_at`,
   SUM(`is_main_slow`) AS `main_slow`,
@@ -117,16 +117,16 @@ GROUP BY
   `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`,
   window_start, window_end, window_time;
 
--- A window of 30 slices slides over each object. Only slices that follow a slow one go to Python,
--- which computes episodes from them. Nearly all slices are dropped here.
-CREATE TEMPORARY VIEW ${origin}_slices_of_note AS
+-- For each object and each 10 s window, the 30 windows before it. Only windows that follow a slow one go to Python,
+-- which computes episodes from them. Nearly all windows are dropped here.
+CREATE TEMPORARY VIEW ${origin}_short_windows_to_judge AS
 SELECT
   *,
   SUM(`main_slow` + `kavg_slow`) OVER (
     PARTITION BY `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`
-    ORDER BY `slice_time` ROWS BETWEEN 30 PRECEDING AND CURRENT ROW
+    ORDER BY `short_window_time` ROWS BETWEEN 30 PRECEDING AND CURRENT ROW
   ) AS `slow_lately`
-FROM ${origin}_slices;
+FROM ${origin}_short_windows;
 
 -- One row is one minute of one object (schemas/latency_window.v1), for its topic.
 CREATE TEMPORARY VIEW ${origin}_window_events AS
@@ -171,8 +171,8 @@ FROM (
   GROUP BY `owner`, `run_id`, `host`, `object_class`, `device`, window_start, window_end
 );
 
--- A slice near a slow one as a record. Its message contains the counts, as JSON.
-CREATE TEMPORARY VIEW ${origin}_slice_records AS
+-- A 10 s window near a slow one as a record. Its message contains the counts, as JSON.
+CREATE TEMPORARY VIEW ${origin}_short_window_records AS
 SELECT
   `owner`,
   CONCAT(REPLACE(CAST(`last_at` AS STRING), ' ', 'T'), 'Z') AS `event_time`,
@@ -187,8 +187,8 @@ SELECT
   CAST(NULL AS STRING) AS `op_id`,
   CAST(NULL AS STRING) AS `head`,
   JSON_OBJECT(
-    'slice_seconds' VALUE 10,
-    'slice_end' VALUE CAST(`slice_time` AS STRING),
+    'short_window_seconds' VALUE 10,
+    'short_window_end' VALUE CAST(`short_window_time` AS STRING),
     'last_at' VALUE CAST(`last_at` AS STRING),
     'object_class' VALUE `object_class`,
     'device' VALUE `device`,
@@ -215,11 +215,11 @@ SELECT
   `run_id`,
   'exact' AS `time_quality`,
   CAST(-1 AS BIGINT) AS `kafka_offset`
-FROM ${origin}_slices_of_note
+FROM ${origin}_short_windows_to_judge
 WHERE `slow_lately` > 0;
 
--- Which hosts send samples; for lines see `heard` in detect.sql.
-CREATE TEMPORARY VIEW ${origin}_heard_samples AS
+-- Which hosts send samples; for lines see `seen` in detect.sql.
+CREATE TEMPORARY VIEW ${origin}_seen_samples AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM ${origin}_samples
-WHERE `kind` = 'line' AND ${samples_condition} AND is_first_heard(`host`, `event_time`);
+WHERE `kind` = 'line' AND ${samples_condition} AND is_first_seen(`host`, `event_time`);

@@ -1,13 +1,13 @@
-"""Reads new lines of a VM's vmware.log from its datastore, since the previous visit.
+"""Reads new lines of a VM's vmware.log from its datastore, since the previous poll.
 
-for chunk in visit(folder, log.position):
+for chunk in poll(folder, log.position):
     for topic, key, record in log.messages(chunk, machine, received_at):
         ...                     # ship; then save log, which has a new position
 
 A host writes vmware.log. At a power-on, a vMotion or a size limit, the host renames it to
 vmware-<n>.log, where n is one more than ever before, and starts a new one. So while there is no
 vmware-<n + 1>.log, vmware.log is still the same file. Once it exists, it holds the rest of the file
-that was being read. So the file needs no second read to identify it: a visit without new lines is
+that was being read. So the file needs no second read to identify it: a poll without new lines is
 one request. With new lines, a second request asks for a name that does not exist.
 
 This module uses no clock, no Kafka and no vCenter. It reads a datastore only through `Folder`.
@@ -45,7 +45,7 @@ MOST_LOOKED_AT: Final = 4
 
 
 class Folder(Protocol):
-    """A VM's folder on a datastore. Any exception that it raises ends the visit."""
+    """A VM's folder on a datastore. Any exception that it raises ends the poll."""
 
     def read(self, name: str, offset: int, most: int) -> Part | None:
         """Return up to `most` bytes of a file from `offset`; None if there is no such file."""
@@ -98,7 +98,7 @@ class Move:
 
 @dataclass
 class Log:
-    """The state of reading one VM's log, kept between visits."""
+    """The state of reading one VM's log, kept between polls."""
 
     position: Position | None = None
     event_time: str = ""
@@ -149,10 +149,10 @@ class Log:
         return made
 
 
-def visit(folder: Folder, position: Position | None, *, look: bool = False) -> Iterator[Chunk]:
+def poll(folder: Folder, position: Position | None, *, look: bool = False) -> Iterator[Chunk]:
     """Yield what was written since `position`, across rotations; all of vmware.log if it is None.
 
-    `look` lists the folder first. Use it if the last visit was long ago: many logs may have been
+    `look` lists the folder first. Use it if the last poll was long ago: many logs may have been
     rotated, or old logs deleted, after which the numbers start again.
     """
     if position is None:

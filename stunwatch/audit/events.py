@@ -42,13 +42,13 @@ large for memory.
 
 
 @dataclass(frozen=True)
-class Slices:
+class Slots:
     """How a check is divided into spans of time. Both numbers are in minutes."""
 
     slot_minutes: int
     margin_minutes: int
-    """Event time read before and after a slice. It exceeds the time between an event's lines, so
-    that all lines of the slice's events are read.
+    """Event time read before and after a slot. It exceeds the time between an event's lines, so
+    that all lines of the events of the slot are read.
     """
 
     @property
@@ -58,10 +58,10 @@ class Slices:
 
 
 CHECKS = {
-    "stuns": Slices(60, 120),
-    "migrations": Slices(60, 120),
+    "stuns": Slots(60, 120),
+    "migrations": Slots(60, 120),
     # An unhealthy host writes hundreds of lines a second. Steps follow within 15 s.
-    "sync_cr_countdowns": Slices(10, 30),
+    "sync_cr_countdowns": Slots(10, 30),
 }
 """Files of `sql/queries/audit/`, each named after the detector whose events it recomputes.
 
@@ -144,26 +144,26 @@ class Span:
 _FIRST, _END = "1900-01-01 00:00:00", "2290-01-01 00:00:00"
 
 
-def spans(sizes: Mapping[int, int], slices: Slices, rows_at_once: int = ROWS_AT_ONCE) -> list[Span]:
+def spans(sizes: Mapping[int, int], slots: Slots, rows_at_once: int = ROWS_AT_ONCE) -> list[Span]:
     """Divide all of time into spans of about `rows_at_once` rows, including their margins.
 
     Args:
         sizes: Number of rows by slot; slots are counted from 1970.
-        slices: The length of a slot, and the margin around a span.
+        slots: The length of a slot, and the margin around a span.
         rows_at_once: A slot with more rows is divided by owners.
     """
     busy = sorted(sizes)
     before = [0, *accumulate(sizes[slot] for slot in busy)]
 
     def rows(first: int, end: int) -> int:
-        found = bisect_left(busy, first - slices.margin), bisect_left(busy, end + slices.margin)
+        found = bisect_left(busy, first - slots.margin), bisect_left(busy, end + slots.margin)
         return before[found[1]] - before[found[0]]
 
     edges = [busy[0] if busy else 0]
     for slot in busy[1:]:
         if rows(edges[-1], slot + 1) > rows_at_once:
             edges.append(slot)
-    times = [_FIRST, *(_time(slot * slices.slot_minutes) for slot in edges[1:]), _END]
+    times = [_FIRST, *(_time(slot * slots.slot_minutes) for slot in edges[1:]), _END]
     edges.append(busy[-1] + 1 if busy else 1)
     found: list[Span] = []
     for (first_at, end_at), (first, end) in zip(pairwise(times), pairwise(edges), strict=True):
@@ -178,9 +178,9 @@ def _time(minute: int) -> str:
 
 def all_spans(clickhouse: ClickHouse, check: str) -> list[Span]:
     """Return the spans that cover the stored lines and events of a check."""
-    slices = CHECKS[check]
-    given = {"check": check, "slot_minutes": slices.slot_minutes}
-    return spans(dict(clickhouse.rows(query("sizes"), given, settings=NO_LIMIT)), slices)
+    slots = CHECKS[check]
+    given = {"check": check, "slot_minutes": slots.slot_minutes}
+    return spans(dict(clickhouse.rows(query("sizes"), given, settings=NO_LIMIT)), slots)
 
 
 def kept_since(clickhouse: ClickHouse) -> str:

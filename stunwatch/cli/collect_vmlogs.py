@@ -60,8 +60,8 @@ def vmlogs(
         stunwatch collect vmlogs --tag backup/nightly
     """
     from stunwatch.ingest.vcenter.collectors import vmlogs as collecting  # noqa: PLC0415
+    from stunwatch.ingest.vcenter.collectors.polls import Limits  # noqa: PLC0415
     from stunwatch.ingest.vcenter.collectors.service import serve  # noqa: PLC0415
-    from stunwatch.ingest.vcenter.collectors.visits import Limits  # noqa: PLC0415
     from stunwatch.ingest.vcenter.fleet import Selection  # noqa: PLC0415 (slow to import)
 
     selection = Selection(

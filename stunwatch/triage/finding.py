@@ -23,10 +23,10 @@ from stunwatch.definitions import events
 from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC, detector_topics, literals
 from stunwatch.engine.failures import Failure
-from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, heard, known_ms, sendable
+from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, known_ms, seen, sendable
 from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, feed_in_order
 from stunwatch.errors import UserError
-from stunwatch.incidents.correlator import HEARD_TOPIC
+from stunwatch.incidents.correlator import SEEN_TOPIC
 from stunwatch.ingest.heads import load_patterns
 from stunwatch.ingest.records import owner_key
 from stunwatch.ingest.replay import Options, Plan
@@ -297,8 +297,8 @@ def _correlated(
     fed: list[tuple[int, Fed]], done: Read, reasons: Counter[str]
 ) -> dict[str, tuple[str, Row]]:
     """Return the final rows of all incidents, by id."""
-    for event in (*_first_heard(done.heard), *_first_heard(done.heard_samples)):
-        fed.append((known_ms(HEARD_TOPIC, event), (HEARD_TOPIC, event)))
+    for event in (*_first_seen(done.seen), *_first_seen(done.seen_samples)):
+        fed.append((known_ms(SEEN_TOPIC, event), (SEEN_TOPIC, event)))
     fed.sort(key=lambda each: each[0])
     history = FleetHistory(RUN_ID, *done.span.span_us)
     failures: list[Failure] = []
@@ -321,7 +321,7 @@ def _incidents(
         yield asdict(last) if is_dataclass(last) else last
 
 
-def _first_heard(told: list[tuple[int, str, str]]) -> Iterator[Row]:
+def _first_seen(told: list[tuple[int, str, str]]) -> Iterator[Row]:
     """Merge the first lines that each file showed, in the order of the plan."""
     newest: dict[str, str] = {}
     latest = now()
@@ -329,4 +329,4 @@ def _first_heard(told: list[tuple[int, str, str]]) -> Iterator[Row]:
         stretch = stretch_of(event_time, latest)
         if stretch > newest.get(host, ""):
             newest[host] = stretch
-            yield heard({"host": host, "event_time_us": epoch_microseconds(event_time)})
+            yield seen({"host": host, "event_time_us": epoch_microseconds(event_time)})

@@ -31,7 +31,7 @@ MOST_REASONS: Final = 1000
 """Maximum number of distinct reasons for rejected lines."""
 _SHOWN_CHARACTERS: Final = 500
 
-# Length of `2012-03-23T16:2` in `2012-03-23T16:22:51.876Z`: ten minutes, as in IsFirstHeard.java.
+# Length of `2012-03-23T16:2` in `2012-03-23T16:22:51.876Z`: ten minutes, as in IsFirstSeen.java.
 _STRETCH_LENGTH: Final = 15
 
 _NOT_NEEDED: Final = frozenset({"received_at", "line_bytes", "peer", "truncated", "stamped_at"})
@@ -78,9 +78,9 @@ class Read:
     candidates: dict[str, list[bytes]] = field(default_factory=dict)
     """By log key (host or VM), the records that a detector may read, as JSON."""
     windows: Windows = field(default_factory=Windows)
-    heard: list[tuple[int, str, str]] = field(default_factory=list)
+    seen: list[tuple[int, str, str]] = field(default_factory=list)
     """File, host and event time of the first line in each ten minutes of that file."""
-    heard_samples: list[tuple[int, str, str]] = field(default_factory=list)
+    seen_samples: list[tuple[int, str, str]] = field(default_factory=list)
     """The same for esxtop samples."""
     span: EventSpan = field(default_factory=EventSpan)
     """The time span as a replay counts it, including the end of files that contain no log."""
@@ -100,8 +100,8 @@ class Read:
         for owner, records in other.candidates.items():
             self.candidates.setdefault(owner, []).extend(records)
         self.windows.merge(other.windows)
-        self.heard += other.heard
-        self.heard_samples += other.heard_samples
+        self.seen += other.seen
+        self.seen_samples += other.seen_samples
         self.span.merge(other.span)
         self.shown.merge(other.shown)
         self.files += other.files
@@ -190,13 +190,13 @@ class _FileReader:
         """Keep messages that detection needs; count the others."""
         done, counts = self._done, self._done.counts
         lines: list[tuple[str, dict[str, Any]]] = []
-        heard_last = None
+        seen_last = None
         for topic, key, record in messages:
             if topic == REJECTED:
                 line = str(record["line"])[:_SHOWN_CHARACTERS]
                 done.reject(record["reason"], Rejected(1, self._name, line))
             elif topic == ESXTOP:
-                self._heard(done.heard_samples, record)
+                self._seen(done.seen_samples, record)
                 counts["samples"] += 1
                 done.windows.add(key, record)
             elif record["kind"] != "line":
@@ -205,9 +205,9 @@ class _FileReader:
                 if record["source"] == "syslog":
                     # Nearly every line is in the same ten minutes as the previous one.
                     host_and_time = record.get("host"), record["event_time"][:_STRETCH_LENGTH]
-                    if host_and_time != heard_last:
-                        heard_last = host_and_time
-                        self._heard(done.heard, record)
+                    if host_and_time != seen_last:
+                        seen_last = host_and_time
+                        self._seen(done.seen, record)
                 if (quality := record["time_quality"]) in _INEXACT:
                     counts[quality] += 1
                 if "truncated" in record:
@@ -246,8 +246,8 @@ class _FileReader:
         self._place += 1
         self._done.candidates.setdefault(owner, []).append(orjson.dumps(kept))
 
-    def _heard(self, told: list[tuple[int, str, str]], record: dict[str, Any]) -> None:
-        """Record a host's first line in every ten minutes, like IsFirstHeard.java.
+    def _seen(self, told: list[tuple[int, str, str]], record: dict[str, Any]) -> None:
+        """Record a host's first line in every ten minutes, like IsFirstSeen.java.
 
         A line with a future time counts as now.
         """

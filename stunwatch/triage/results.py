@@ -163,7 +163,7 @@ def results_of(what: Plan, found: Found, seconds: float) -> Results:
 
 def _hosts(found: Found, files: list[FileRead]) -> set[str]:
     """Return the host names; of `esx1` and `esx1.lab.example` only the longer one."""
-    named = {host for _, host, _ in (*found.read.heard, *found.read.heard_samples)}
+    named = {host for _, host, _ in (*found.read.seen, *found.read.seen_samples)}
     named |= {each.host for each in files if each.host and each.lines > each.rejected}
     fuller: dict[str, str] = {}
     for each in sorted(named, key=len):

@@ -188,8 +188,8 @@ def _record(
     samples, last_ms = divmod(packed, WINDOW_MS)
     last_at = _text(number * WINDOW_MS + last_ms)
     message = {
-        "slice_seconds": WINDOW_MS // 1000,
-        "slice_end": _text((number + 1) * WINDOW_MS - 1),
+        "short_window_seconds": WINDOW_MS // 1000,
+        "short_window_end": _text((number + 1) * WINDOW_MS - 1),
         "last_at": last_at,
         "object_class": object_class,
         "device": device,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stunwatch.audit.events import CHECKS, Slices, spans
+from stunwatch.audit.events import CHECKS, Slots, spans
 from stunwatch.audit.files import Finder, StoredFile
 from stunwatch.audit.repair import MARGIN_US, QUIET_US, Lines, Part, lines_of, ranges_around
 from stunwatch.ingest.records import generation_of
@@ -178,15 +178,15 @@ def test_lines_of_returns_offsets_and_times(tmp_path: Path) -> None:
 
 
 SIZES = st.dictionaries(st.integers(-20, 300_000), st.integers(1, 100), max_size=40)
-HOURLY = Slices(60, 120)
+HOURLY = Slots(60, 120)
 
 
 @given(SIZES, st.integers(1, 200), st.sampled_from([*CHECKS.values()]))
 def test_time_is_divided_into_spans_of_limited_size(
-    sizes: dict[int, int], most: int, slices: Slices
+    sizes: dict[int, int], most: int, slots: Slots
 ) -> None:
     """The spans cover all of time once. Including its margins, none has too many rows."""
-    found = spans(sizes, slices, rows_at_once=most)
+    found = spans(sizes, slots, rows_at_once=most)
     times = sorted({(each.first_at, each.end_at) for each in found})
     assert (times[0][0][:4], times[-1][1][:4]) == ("1900", "2290")
     assert all(end_at == first_at for (_, end_at), (first_at, _) in pairwise(times))
@@ -200,9 +200,9 @@ def test_time_is_divided_into_spans_of_limited_size(
         rows = sum(
             count
             for slot, count in sizes.items()
-            if first - slices.margin_minutes
-            <= slot * slices.slot_minutes
-            < end + slices.margin_minutes
+            if first - slots.margin_minutes
+            <= slot * slots.slot_minutes
+            < end + slots.margin_minutes
         )
         assert rows <= most * same[0].buckets
 

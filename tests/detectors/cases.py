@@ -47,7 +47,7 @@ def records_of_lines(lines: list[bytes], owner: str, file: str = "a.log") -> Ite
     offset = 0
     for line in lines:
         if line.startswith(b"{"):
-            yield slice_record(line.decode())
+            yield short_window_record(line.decode())
             continue
         record = maker.make(line, "2026-01-01T00:00:00.000Z", offset, len(line) + 1)
         offset += len(line) + 1
@@ -60,7 +60,7 @@ def owner_of(record: Mapping[str, Any]) -> str:
     return host_events.owner_of(record["message"], str(record["owner"]))
 
 
-def slice_record(message: str) -> Record:
+def short_window_record(message: str) -> Record:
     """Return a 10 s window of esxtop samples as the JVM passes it to Python (jobs/samples.sql)."""
     event_time = orjson.loads(message)["last_at"].replace(" ", "T") + "Z"
     return {

@@ -135,15 +135,15 @@ def test_a_migration_id_of_4400_digits_raises_no_error() -> None:
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", None])
 def test_a_latency_that_is_not_a_finite_number_counts_as_zero(number: str | None) -> None:
-    slice_ = {
-        **{"slice_end": "2024-05-06 07:08:10.000", "object_class": "scsi_device"},
+    given = {
+        **{"short_window_end": "2024-05-06 07:08:10.000", "object_class": "scsi_device"},
         **{"device": "naa.6000aa01", "metric": "davg", "limit_ms": 25.0, "samples": 2},
         **{"slow": 1, "warm": 1, "first": "2024-05-06 07:08:09.000"},
         **{"last": "2024-05-06 07:08:09.000", "peak_ms": number, "sum_ms": number},
         **{"kavg_slow": 0, "kavg_warm": 0, "kavg_first": None, "kavg_last": None},
         **{"kavg_peak_ms": number, "kavg_sum_ms": number},
     }
-    record = {"source": "esxtop", "host": "esx01", "message": orjson.dumps(slice_).decode()}
+    record = {"source": "esxtop", "host": "esx01", "message": orjson.dumps(given).decode()}
     tracker = LatencyTracker()
     for _ in range(2):
         assert all(each.peak_ms == 0 for each in tracker.feed(record))

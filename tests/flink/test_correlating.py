@@ -33,7 +33,7 @@ SCENARIOS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back"
 SAMPLES = Path("schemas/samples")
 BROKEN = [
     Row(topic, "owner", text)
-    for topic in ("events.inventory", "events.stun", "events.latency", "events.incident", "heard")
+    for topic in ("events.inventory", "events.stun", "events.latency", "events.incident", "seen")
     for text in ("[1, 2]", "7", "{", '{"event_id": "e", "revision": "x", "kind": "extent"}')
 ] + [
     Row(topic, "owner", orjson.dumps({**orjson.loads(sample.read_bytes()), **wrong}).decode())

@@ -15,7 +15,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 from stunwatch.detectors.catalogue import detector
 from stunwatch.jobs.detect import statements
 from stunwatch.triage.windows import Windows
-from tests.detectors.cases import final_rows, run, slice_record
+from tests.detectors.cases import final_rows, run, short_window_record
 
 pytestmark = pytest.mark.integration
 
@@ -85,10 +85,13 @@ def collected(mode: str, tmp_path: Path) -> tuple[list[dict[str, Any]], list[str
     for statement in statements("", ("",), {"a": "b"}, scans, "live"):
         words = statement.split()
         # The views of hosts that send lines need a Java function, and lines besides samples.
-        if words[2] == "VIEW" and "heard" not in words[3] and words[3] != "candidates":
+        if words[2] == "VIEW" and "seen" not in words[3] and words[3] != "candidates":
             tables.execute_sql(statement)
     found = []
-    for query in ("SELECT `event` FROM window_events", "SELECT `message` FROM slice_records"):
+    for query in (
+        "SELECT `event` FROM window_events",
+        "SELECT `message` FROM short_window_records",
+    ):
         with tables.execute_sql(query).collect() as results:
             found.append(sorted(row[0] for row in results))
     return [orjson.loads(each) for each in found[0]], found[1]
@@ -96,7 +99,7 @@ def collected(mode: str, tmp_path: Path) -> tuple[list[dict[str, Any]], list[str
 
 @pytest.mark.parametrize("mode", ["STREAMING", pytest.param("BATCH", marks=pytest.mark.slow)])
 def test_samples_give_windows_and_episodes(mode: str, tmp_path: Path) -> None:
-    windows, slices = collected(mode, tmp_path)
+    windows, short_windows = collected(mode, tmp_path)
     assert len({each["event_id"] for each in windows}) == len(windows) == 7 * 10
     [second] = [
         each
@@ -119,11 +122,13 @@ def test_samples_give_windows_and_episodes(mode: str, tmp_path: Path) -> None:
         if "origin" not in each:
             in_memory.add(each["owner"], each)
     own = [orjson.loads(record["message"]) for _, record in in_memory.records("live")]
-    told = [each for each in map(orjson.loads, slices) if each["origin"] == "esxtop"]
-    by_time = itemgetter("device", "metric", "slice_end")
+    told = [each for each in map(orjson.loads, short_windows) if each["origin"] == "esxtop"]
+    by_time = itemgetter("device", "metric", "short_window_end")
     assert sorted(own, key=by_time) == sorted(told, key=by_time)
 
-    records = sorted(map(slice_record, slices), key=lambda each: each["event_time_us"])
+    records = sorted(
+        map(short_window_record, short_windows), key=lambda each: each["event_time_us"]
+    )
     # Nearly all 10 s windows are dropped in the JVM: Python gets none of the healthy and idle
     # devices.
     devices = {orjson.loads(each["message"])["device"] for each in records}

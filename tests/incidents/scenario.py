@@ -14,7 +14,7 @@
     esx1 path naa.a 02:10:00 - apd_start
     esx1 scsi naa.a 02:10:00 02:11:00 40          D:0x8, with a count
     esx1 unmap gold 02:10:00 02:11:00
-    esx1 heard 02:00:00
+    esx1 seen 02:00:00
 
 A time may start with a number of days after the first: `+7d/02:10:00`.
 
@@ -34,7 +34,7 @@ from typing import Any
 import yaml
 
 from stunwatch.detectors.events import event_id
-from stunwatch.incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC, Correlator, Incident
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.seasonal_baseline import Hours
 from stunwatch.incidents.signals import microseconds, signal_of
 from stunwatch.incidents.topology import Topology
@@ -100,8 +100,8 @@ def until_us(case: dict[str, Any]) -> int:
 
 def known_us(fed: Fed) -> int:
     topic, event = fed
-    if topic == HEARD_TOPIC:
-        return int(event["heard_us"])
+    if topic == SEEN_TOPIC:
+        return int(event["seen_us"])
     signal = signal_of(topic, event)
     return signal.known_us if signal else 0
 
@@ -154,8 +154,8 @@ def _item(name: str, said: dict[str, Any]) -> Fed:
 
 def _events(line: str) -> Iterator[Fed]:
     host, kind, *rest = line.split()
-    if kind == "heard":
-        yield HEARD_TOPIC, {"host": host, "heard_us": _us(rest[0])}
+    if kind == "seen":
+        yield SEEN_TOPIC, {"host": host, "seen_us": _us(rest[0])}
         return
     what, started, ended, *more = rest
     started_at, ended_at = _time(started), None if ended == "-" else _time(ended)

@@ -10,7 +10,7 @@ from stunwatch.detectors.events import timestamp
 from stunwatch.incidents import seasonal_baseline
 from stunwatch.incidents import topology as topology_module
 from stunwatch.incidents.configuration import HOUR_US, KEEP_US, MINUTE_US
-from stunwatch.incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC, Correlator, Incident
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.hosts_seen import HostsSeen
 from stunwatch.incidents.seasonal_baseline import Hours
 from stunwatch.incidents.topology import Topology
@@ -55,8 +55,8 @@ class Live:
         fed = self.correlator.feed(topic, event, self.bands, self.topology, self.now_us + EVERY_US)
         return list(fed)
 
-    def heard(self, host: str, at_us: int) -> None:
-        self.feed(HEARD_TOPIC, {"host": host, "heard_us": at_us})
+    def seen(self, host: str, at_us: int) -> None:
+        self.feed(SEEN_TOPIC, {"host": host, "seen_us": at_us})
 
     def wait(self, us: int) -> list[Incident]:
         self.now_us += us
@@ -65,8 +65,8 @@ class Live:
 
 def an_incident_of_a_real_host(live: Live) -> Incident:
     """Return the incident of a slow device of a host that was seen before."""
-    live.heard("real1.lab.example", live.now_us)
-    live.heard("real2.lab.example", live.now_us)
+    live.seen("real1.lab.example", live.now_us)
+    live.seen("real2.lab.example", live.now_us)
     real = slow("real1", live.now_us - 2 * MINUTE_US, ended_us=live.now_us)
     found = [*live.feed("events.latency", real), *live.wait(2 * EVERY_US)]
     [incident] = [each for each in found if "real1.lab.example" in each.hosts]
@@ -76,7 +76,7 @@ def an_incident_of_a_real_host(live: Live) -> Incident:
 def test_hosts_seen_in_2199_are_dropped_within_hours() -> None:
     live = Live()
     for number in range(30_000):
-        live.heard(f"made-up-{number}", IN_2199_US)
+        live.seen(f"made-up-{number}", IN_2199_US)
     assert len(live.correlator.hosts_seen.hosts) <= live.correlator.hosts_seen.most
     assert live.correlator.evicted == 10_000
     assert live.correlator.now_us <= NOW_US + EVERY_US

@@ -13,7 +13,7 @@ from stunwatch.engine.history import HISTORY_EVERY_US, Fed, FleetHistory, known_
 from tests.incidents.scenario import CASES, events, final_rows, known_us, load, until_us
 
 SCENARIOS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
-BROKEN: list[Fed] = [("events.stun", {"event_id": "e", "revision": "x"}), ("heard", {"host": 7})]
+BROKEN: list[Fed] = [("events.stun", {"event_id": "e", "revision": "x"}), ("seen", {"host": 7})]
 
 
 def final(history: FleetHistory, fed: list[Fed], failures: list[Failure]) -> dict[str, Any]:
@@ -57,6 +57,6 @@ def test_an_error_drops_one_event_only(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(history._correlator, "feed", fail)
-    heard: Fed = ("heard", {"host": "esx1", "heard_us": 5})
-    assert not list(history.feed([heard], failures))
+    seen: Fed = ("seen", {"host": "esx1", "seen_us": 5})
+    assert not list(history.feed([seen], failures))
     assert [each.reason for each in failures] == ["detector incidents failed: ZeroDivisionError"]

@@ -252,7 +252,7 @@ def test_one_missing_fact_forbids_the_dangerous_step(kind: str, what: str) -> No
 def test_a_host_that_only_sends_logs_forbids_the_step() -> None:
     case = case_of([signal("stuck")], "device", proven())
     assert dangerous(case)
-    assert dangerous(replace(case, heard={"esx1", "esx9"})) == []
+    assert dangerous(replace(case, seen={"esx1", "esx9"})) == []
 
 
 def test_a_conflict_that_is_over_forbids_the_reset() -> None:

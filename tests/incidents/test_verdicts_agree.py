@@ -64,8 +64,8 @@ EVENTS = st.one_of(
     event("{host} path {lun} " + DURING + " {kind}", lun=STORAGE, kind=LOSS),
     event("{host} scsi {lun} " + DURING + " 40", lun=STORAGE),
     event("{host} unmap gold " + DURING),
-    event("{host} heard 02:05:00"),
-    event("esx9 heard 02:05:00"),
+    event("{host} seen 02:05:00"),
+    event("esx9 seen 02:05:00"),
 )  # fmt: skip
 INVENTORY = st.fixed_dictionaries(
     {},

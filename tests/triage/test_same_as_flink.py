@@ -77,7 +77,7 @@ def tracked(rows: list[Row]) -> Iterator[Any]:
 def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
     """Return every line as a row of `candidates` without a prefilter; windows; and seen hosts."""
     rows, span, windows, offset = [], EventSpan(), Windows(), 0
-    uptimes, heard = UptimeClock(), dict[Any, str]()
+    uptimes, seen = UptimeClock(), dict[Any, str]()
     with plan(paths, Options()) as what:
         for file in what.files:
             for messages in Reading(file, "triage", Options(), uptimes=uptimes):
@@ -90,10 +90,10 @@ def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
                         is_line
                         and name[0] != "vmware_log"
                         and name[1]
-                        and record["event_time"][:15] > heard.get(name, "")
+                        and record["event_time"][:15] > seen.get(name, "")
                     ):
-                        heard[name] = record["event_time"][:15]
-                        rows.append(to_record_row({**record, "owner": key, "kind": "heard"}))
+                        seen[name] = record["event_time"][:15]
+                        rows.append(to_record_row({**record, "owner": key, "kind": "seen"}))
                     if topic == ESXTOP:
                         windows.add(key, record)
                     elif topic == BACKFILL:

@@ -32,7 +32,7 @@ def test_windows_are_passed_on_for_a_while_after_a_slow_one() -> None:
     assert len(shown) == WINDOWS_AFTER_SLOW + 1
     assert shown[0]["slow"] == shown[0]["samples"] == 1
     assert shown[0]["first"] == shown[0]["last"] == "2024-05-06 07:00:50.000"
-    assert shown[0]["slice_end"] == "2024-05-06 07:00:59.999"
+    assert shown[0]["short_window_end"] == "2024-05-06 07:00:59.999"
     assert not any(each["slow"] for each in shown[1:])
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from stunwatch.access import kafka_access
 from stunwatch.ingest.vcenter.collectors import vmlogs
-from stunwatch.ingest.vcenter.collectors.visits import BURST_S, DatastoreFolder, Limits, Paced
+from stunwatch.ingest.vcenter.collectors.polls import BURST_S, DatastoreFolder, Limits, Paced
 from stunwatch.ingest.vcenter.fleet import Machine, Selection
 from stunwatch.ingest.vcenter.positions import Positions
 from stunwatch.ingest.vcenter.session import (
@@ -306,7 +306,7 @@ class BreakingSession:
 
 
 @pytest.mark.unit
-def test_data_read_by_a_failed_visit_is_not_read_again() -> None:
+def test_data_read_by_a_failed_poll_is_not_read_again() -> None:
     session = BreakingSession()
     machine = Machine("vm-1", "app", "esx", "gold", "lab", "san-01", "app", {})
     kept: dict[int, Part] = {}
@@ -346,7 +346,7 @@ def test_an_unreadable_datastore_does_not_delay_others(stored: Storing, tmp_path
     assert "lab/san-01 can be read again." in said
 
 
-def test_a_change_to_a_vm_triggers_a_visit_of_its_log(stored: Storing, tmp_path: Path) -> None:
+def test_a_change_to_a_vm_triggers_a_poll_of_its_log(stored: Storing, tmp_path: Path) -> None:
     with Simulator(tmp_path) as vcenter, collecting(stored, vcenter, "task", SWEEP_FAR_AWAY):
         hosts = Hosts(vcenter, "task")
         hosts.write_all()

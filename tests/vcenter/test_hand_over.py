@@ -17,7 +17,7 @@ import pytest
 
 from stunwatch.ingest.replay.reading import REJECTED
 from stunwatch.ingest.vcenter.collectors import vmlogs
-from stunwatch.ingest.vcenter.collectors.visits import Limits
+from stunwatch.ingest.vcenter.collectors.polls import Limits
 from stunwatch.ingest.vcenter.collectors.vmlogs import Collector
 from stunwatch.ingest.vcenter.fleet import Machine, Selection
 from stunwatch.ingest.vcenter.positions import TOPIC, Positions

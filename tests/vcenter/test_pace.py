@@ -1,4 +1,4 @@
-"""Rate limits, waiting times and the order of visits."""
+"""Rate limits, waiting times and the order of polls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stunwatch.ingest.vcenter.collectors.visits import Calendar, WaitingRoom
+from stunwatch.ingest.vcenter.collectors.polls import Calendar, WaitingRoom
 from stunwatch.ingest.vcenter.pace import Bucket, Buckets, Rate, wait_seconds
 
 

@@ -14,7 +14,7 @@ from stunwatch.ingest.records import generation_of
 from stunwatch.ingest.vcenter import vmlogs
 from stunwatch.ingest.vcenter.fleet import Machine
 from stunwatch.ingest.vcenter.session import Part
-from stunwatch.ingest.vcenter.vmlogs import LOG, Log, Move, Position, find, visit
+from stunwatch.ingest.vcenter.vmlogs import LOG, Log, Move, Position, find, poll
 
 MACHINE = Machine(
     id="vm-42",
@@ -68,16 +68,16 @@ class MemoryFolder:
 
 
 class Follower:
-    """Visits a folder and keeps the data that was read, by file."""
+    """Polls a folder and keeps the data that was read, by file."""
 
     def __init__(self, folder: MemoryFolder) -> None:
         self.folder = folder
         self.position: Position | None = None
         self.told: dict[str, bytes] = {}
 
-    def visit(self, *, look: bool = False, most_chunks: int = 1000) -> None:
+    def poll(self, *, look: bool = False, most_chunks: int = 1000) -> None:
         for chunk, _ in zip(
-            visit(self.folder, self.position, look=look), range(most_chunks), strict=False
+            poll(self.folder, self.position, look=look), range(most_chunks), strict=False
         ):
             content = b"".join(chunk.lines)
             assert len(self.told.get(chunk.generation, b"")) == chunk.offset
@@ -106,13 +106,13 @@ def generations(folder: MemoryFolder) -> dict[str, bytes]:
     return wanted
 
 
-def test_a_visit_without_new_lines_is_one_request() -> None:
+def test_a_poll_without_new_lines_is_one_request() -> None:
     folder = MemoryFolder()
     folder.append(lines(range(3)))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.requests.clear()
-    follower.visit()
+    follower.poll()
     assert folder.requests == [LOG]
 
 
@@ -120,10 +120,10 @@ def test_new_lines_are_read_from_the_last_position() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.append(line(2))
     folder.requests.clear()
-    follower.visit()
+    follower.poll()
     assert folder.requests == [LOG, "vmware-1.log"]
     assert follower.told == generations(folder)
 
@@ -132,21 +132,21 @@ def test_an_incomplete_line_is_completed_without_reading_it_again() -> None:
     folder = MemoryFolder()
     folder.append(line(1) + line(2)[:20])
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     assert list(follower.told.values()) == [line(1)]
     folder.append(line(2)[20:])
-    follower.visit()
+    follower.poll()
     assert follower.told == generations(folder)
     assert len(folder.read_bytes) == len(set(folder.read_bytes))
 
 
-def test_the_first_visit_does_not_read_rotated_logs() -> None:
+def test_the_first_poll_does_not_read_rotated_logs() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     folder.rotate()
     folder.append(line(2))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     assert list(follower.told.values()) == [line(2)]
 
 
@@ -155,13 +155,13 @@ def test_the_rest_of_a_rotated_log_comes_before_the_new_one(look: bool) -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.append(line(2))
     folder.rotate()
     folder.append(line(3))
     folder.rotate()
     folder.append(lines([4, 5, 6]))
-    follower.visit(look=look)
+    follower.poll(look=look)
     assert list(follower.told.values()) == [lines([1, 2]), line(3), lines([4, 5, 6])]
 
 
@@ -169,10 +169,10 @@ def test_a_new_log_larger_than_the_old_one_is_read_from_its_start() -> None:
     folder = MemoryFolder()
     folder.append(line(1))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.rotate()
     folder.append(lines(range(2, 50)))
-    follower.visit()
+    follower.poll()
     assert follower.told == generations(folder)
 
 
@@ -180,10 +180,10 @@ def test_a_rotated_log_may_end_without_a_terminator() -> None:
     folder = MemoryFolder()
     folder.append(line(1) + b"2026-11-21T10:00:01Z| vmx| the end")
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.rotate()
     folder.append(line(2))
-    follower.visit()
+    follower.poll()
     assert follower.told == generations(folder)
 
 
@@ -191,9 +191,9 @@ def test_a_truncated_log_is_read_from_its_start() -> None:
     folder = MemoryFolder()
     folder.append(lines(range(10)))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     folder.files[LOG] = line(77)
-    follower.visit()
+    follower.poll()
     assert list(follower.told.values())[1:] == [line(77)]
 
 
@@ -204,27 +204,27 @@ def test_no_line_is_lost_when_the_numbers_of_logs_start_again() -> None:
         folder.rotate()
     folder.append(lines(range(10, 14)))
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     for number in range(1, 6):
         del folder.files[f"vmware-{number}.log"]
     folder.append(line(14))
     folder.rotate()
     folder.append(line(20))
-    follower.visit()
+    follower.poll()
     assert follower.told == generations(folder)
 
 
 def test_a_missing_log_is_not_an_error() -> None:
     folder = MemoryFolder()
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     assert follower.told == {}
     folder.append(line(1))
-    follower.visit()
+    follower.poll()
     folder.files.clear()
-    follower.visit()
+    follower.poll()
     folder.append(b"shorter\n")
-    follower.visit()
+    follower.poll()
     assert list(follower.told.values()) == [line(1), b"shorter\n"]
 
 
@@ -232,13 +232,13 @@ def test_a_log_is_continued_in_another_folder() -> None:
     old, new = MemoryFolder(), MemoryFolder()
     old.append(lines(range(3)))
     follower = Follower(old)
-    follower.visit()
+    follower.poll()
     assert follower.position is not None
     new.append(lines(range(4)))
     new.rotate(8)
     new.append(line(9))
     follower.folder, follower.position = new, find(new, follower.position)
-    follower.visit()
+    follower.poll()
     assert list(follower.told.values()) == [lines(range(4)), line(9)]
 
 
@@ -254,7 +254,7 @@ def test_a_log_missing_in_the_new_folder_starts_at_its_beginning() -> None:
         st.one_of(
             st.tuples(st.just("append"), st.integers(1, 90)),
             st.tuples(st.just("rotate"), st.just(0)),
-            st.tuples(st.just("visit"), st.integers(0, 1)),
+            st.tuples(st.just("poll"), st.integers(0, 1)),
             st.tuples(st.just("break off"), st.integers(1, 3)),
         ),
         max_size=30,
@@ -268,7 +268,7 @@ def test_every_line_is_read_once_in_any_sequence_of_events(
     written = 0
     folder = MemoryFolder()
     follower = Follower(folder)
-    follower.visit()
+    follower.poll()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vmlogs, "CHUNK_BYTES", chunk_bytes)
         for step, number in steps:
@@ -277,12 +277,12 @@ def test_every_line_is_read_once_in_any_sequence_of_events(
                 written += number
             elif step == "rotate":
                 folder.rotate()
-            elif step == "visit":
-                follower.visit(look=bool(number))
+            elif step == "poll":
+                follower.poll(look=bool(number))
             else:
-                follower.visit(most_chunks=number)
+                follower.poll(most_chunks=number)
         # A new log of exactly the old one's size looks unchanged until it grows.
-        follower.visit(look=True)
+        follower.poll(look=True)
     assert follower.told == generations(folder)
 
 
@@ -291,7 +291,7 @@ def messages(
 ) -> list[dict[str, object]]:
     return [
         record
-        for chunk in visit(folder, log.position)
+        for chunk in poll(folder, log.position)
         for _, _, record in log.messages(chunk, machine, NOW, move)
     ]
 
@@ -299,7 +299,7 @@ def messages(
 def test_a_record_has_its_vm_file_and_offset() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1) + b"\tand more of it\n" + b"what is this\n")
-    made = [each for chunk in visit(folder, None) for each in log.messages(chunk, MACHINE, NOW)]
+    made = [each for chunk in poll(folder, None) for each in log.messages(chunk, MACHINE, NOW)]
     assert [(topic, key) for topic, key, _ in made] == [
         *[("esxi.vmware_log", "san-01/sql01")] * 2,
         ("esxi.rejected", "san-01/sql01"),
@@ -332,7 +332,7 @@ def test_a_record_has_its_vm_file_and_offset() -> None:
     assert third["reason"] == "unknown line format"
 
 
-def test_a_line_without_a_time_inherits_it_from_the_last_visit() -> None:
+def test_a_line_without_a_time_inherits_it_from_the_last_poll() -> None:
     folder, log = MemoryFolder(), Log()
     folder.append(line(1))
     [first] = messages(log, folder)

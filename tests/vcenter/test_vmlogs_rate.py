@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stunwatch.ingest.vcenter.collectors.visits import Limits
+from stunwatch.ingest.vcenter.collectors.polls import Limits
 from tests.kafka_and_clickhouse import storing
 from tests.vcenter.simulator import Simulator
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]
 
 
 def lines_of_a_sweep() -> bytes:
-    """Return what a VM writes between two visits: one line per second."""
+    """Return what a VM writes between two polls: one line per second."""
     began = datetime(2024, 5, 6, 8, 0, tzinfo=UTC)
     written = []
     for second in range(int(SWEEP_S)):
@@ -61,6 +61,6 @@ def test_the_lines_of_a_sweep_are_read_before_the_next_one(tmp_path: Path) -> No
             f" {lines / wall_s:,.0f} a second"
         )
         stored.wait_for("SELECT count() FROM log_lines", lines, seconds=600)
-    # The first visit also looks for rotated logs. Later visits are cheaper.
+    # The first poll also looks for rotated logs. Later polls are cheaper.
     assert wall_s < SWEEP_S
     assert cpu_s < SWEEP_S * CORES

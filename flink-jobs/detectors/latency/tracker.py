@@ -1,8 +1,8 @@
 """Latency episodes of one host's devices.
 
-Measurements of esxtop or vCenter arrive as windows of ten seconds (`Slice`), aggregated by the JVM
-(jobs/samples.sql): the number of samples, of those above the threshold (slow) and of those above
-the closing threshold (warm). A line of Storage I/O Control is a window with one sample. Slow
+Measurements of esxtop or vCenter arrive as windows of ten seconds (`ShortWindow`), aggregated by
+the JVM (jobs/samples.sql): the number of samples, of those above the threshold (slow) and of those
+above the closing threshold (warm). A line of Storage I/O Control is a window with one sample. Slow
 windows form a chain. It continues while warm windows follow soon, and ends when later windows show
 that none does. Missing windows do not end it: the file may simply end.
 
@@ -70,7 +70,7 @@ class Episode:
     evidence: list[str]
 
 
-class Slice(NamedTuple):
+class ShortWindow(NamedTuple):
     """A short window of one device and metric. Times in µs since 1970; sorts by its end."""
 
     end_us: int
@@ -116,15 +116,15 @@ class Chain:
     sum_ms: float = 0.0
     is_sustained: bool = False
     is_closed: bool = False
-    recent: list[Slice] = field(default_factory=list)
+    recent: list[ShortWindow] = field(default_factory=list)
     """The newest windows: twice the time after which an episode is sustained."""
     evidence: list[str] = field(default_factory=list)
 
-    def goes_on_until(self, each: Slice) -> bool:
+    def goes_on_until(self, each: ShortWindow) -> bool:
         """True if the chain still continues at the end of this window."""
         return each.end_us - self.warm_us <= _CLOSING_US
 
-    def add(self, each: Slice) -> None:
+    def add(self, each: ShortWindow) -> None:
         """Add the next window."""
         if each.warm:
             self.warm_us = each.end_us
@@ -169,7 +169,7 @@ class Chain:
 class History:
     """The state of one series."""
 
-    slices: list[Slice] = field(default_factory=list)
+    windows: list[ShortWindow] = field(default_factory=list)
     folded_us: int = 0
     """Windows up to this time are folded into `open`."""
     open: Chain | None = None
@@ -179,7 +179,7 @@ class History:
     @property
     def due_us(self) -> int:
         """When a window is folded, or the open chain expires."""
-        dues = [each.end_us + _KEEP_US for each in self.slices[:1]]
+        dues = [each.end_us + _KEEP_US for each in self.windows[:1]]
         if self.open is not None:
             dues.append(self.open.warm_us + _FORGET_US)
         return min(dues, default=0)
@@ -199,11 +199,11 @@ class Tracker:
         self.run_id = record.get("run_id", "")
         for name, each in read(record):
             history = self.series.setdefault(name, History())
-            place = bisect_left(history.slices, each.end_us, key=_end)
-            is_known = place < len(history.slices) and history.slices[place].end_us == each.end_us
+            place = bisect_left(history.windows, each.end_us, key=_end)
+            is_known = place < len(history.windows) and history.windows[place].end_us == each.end_us
             if is_known or each.end_us <= history.folded_us:
                 continue
-            history.slices.insert(place, each)
+            history.windows.insert(place, each)
             yield from self._changes(name, history)
         self._look_ahead()
 
@@ -213,7 +213,7 @@ class Tracker:
         if self.due_us is not None and self.event_time_us >= self.due_us:
             for name, history in list(self.series.items()):
                 self._fold(history)
-                if not history.slices and history.open is None:
+                if not history.windows and history.open is None:
                     del self.series[name]
             self._look_ahead()
         return iter(())
@@ -247,11 +247,11 @@ class Tracker:
     def _fold(self, history: History) -> None:
         """Fold windows that no late one can precede any more. An open chain continues."""
         until_us = self.event_time_us - _KEEP_US
-        old = [each for each in history.slices if each.end_us <= until_us]
+        old = [each for each in history.windows if each.end_us <= until_us]
         if old:
-            *_, last = [None, *_chains(replace(history, slices=old))]
+            *_, last = [None, *_chains(replace(history, windows=old))]
             history.open = last if last is not None and not last.is_closed else None
-            history.slices = history.slices[len(old) :]
+            history.windows = history.windows[len(old) :]
             history.folded_us = old[-1].end_us
         if history.open is not None and history.open.warm_us <= self.event_time_us - _FORGET_US:
             history.open = None
@@ -264,11 +264,11 @@ class Tracker:
         self.due_us = min((history.due_us for history in self.series.values()), default=None)
 
 
-def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, Slice]]:
+def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, ShortWindow]]:
     """Parse a record to windows; a window of esxtop gives one per metric."""
     host = record.get("host", "")
     if record["source"] == "esxtop":
-        yield from _read_slice(host, orjson.loads(record["message"]))
+        yield from _read_short_window(host, orjson.loads(record["message"]))
         return
     found = _STORAGE_RM.search(record["message"])
     if found is None or record.get("program") != "storagerm" or is_continuation(record):
@@ -281,7 +281,7 @@ def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, Slice]]:
     )
     yield (
         Series(host, "datastore", found["datastore"], "gavg", "storage_rm"),
-        Slice(
+        ShortWindow(
             end_us=at_us,
             samples=1,
             slow=int(is_slow),
@@ -307,8 +307,8 @@ def _is_above(latency_ms: float, limit_ms: float, commands: float) -> bool:
     )
 
 
-def _read_slice(host: str, told: dict[str, Any]) -> Iterator[tuple[Series, Slice]]:
-    end_us = _microseconds(told["slice_end"])
+def _read_short_window(host: str, told: dict[str, Any]) -> Iterator[tuple[Series, ShortWindow]]:
+    end_us = _microseconds(told["short_window_end"])
     origin = told.get("origin", "esxtop")
     for metric, prefix, limit_ms in (
         (told["metric"], "", told["limit_ms"]),
@@ -316,7 +316,7 @@ def _read_slice(host: str, told: dict[str, Any]) -> Iterator[tuple[Series, Slice
     ):
         yield (
             Series(host, told["object_class"], told["device"], metric, origin),
-            Slice(
+            ShortWindow(
                 end_us=end_us,
                 samples=told["samples"],
                 slow=told[f"{prefix}slow"],
@@ -347,7 +347,7 @@ def _microseconds(text: str | None) -> int:
 def _chains(history: History) -> Iterator[Chain]:
     """Yield the chains of the windows, in order, first the one that was open before them."""
     chain = deepcopy(history.open)
-    for each in history.slices:
+    for each in history.windows:
         if chain is not None and not chain.goes_on_until(each):
             chain.is_closed = True
             yield chain
@@ -394,5 +394,5 @@ def _episode(name: Series, chain: Chain, run_id: str) -> Episode:
     return replace(row, revision=revision, run_id=run_id)
 
 
-def _end(each: Slice) -> int:
+def _end(each: ShortWindow) -> int:
     return each.end_us

@@ -1,7 +1,7 @@
-"""Follows the vmware.logs of a vCenter's VMs: schedules visits and ships the lines.
+"""Follows the vmware.logs of a vCenter's VMs: schedules polls and ships the lines.
 
-Three kinds of threads: one follows the fleet, several visit folders, and the one that calls `step`
-assigns visits, ships their lines, and then writes how far each log has been read.
+Three kinds of threads: one follows the fleet, several poll folders, and the one that calls `step`
+assigns polls, ships their lines, and then writes how far each log has been read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 from pyVmomi import vmodl
 
 from stunwatch.ingest.times import utc_text
-from stunwatch.ingest.vcenter.collectors.visits import (
+from stunwatch.ingest.vcenter.collectors.polls import (
     Calendar,
     DatastoreFolder,
     Limits,
@@ -31,34 +31,34 @@ from stunwatch.ingest.vcenter.fleet import Fleet, Machine, Selection
 from stunwatch.ingest.vcenter.pace import wait_seconds
 from stunwatch.ingest.vcenter.positions import TOPIC, Positions
 from stunwatch.ingest.vcenter.session import Part, Session, StoppedError, VCenterError
-from stunwatch.ingest.vcenter.vmlogs import Log, Move, Position, find, visit
+from stunwatch.ingest.vcenter.vmlogs import Log, Move, Position, find, poll
 from stunwatch.shipping import Batch, Shipper, by_topic
 
-VISITS_AT_ONCE: Final = 16
+POLLS_AT_ONCE: Final = 16
 REQUESTS: Final = 2
-"""Requests of a visit that finds new lines. A visit starts only if the limits allow all of them,
-because a visit that waits blocks a thread."""
+"""Requests of a poll that finds new lines. A poll starts only if the limits allow all of them,
+because a poll that waits blocks a thread."""
 LISTING_REQUESTS: Final = 3
-"""Requests of a visit that also lists the folder."""
+"""Requests of a poll that also lists the folder."""
 STIRRED_FOR_S: Final = 120.0
-"""How long a log is visited often after its VM changed: a stun is logged when it ends."""
+"""How long a log is polled often after its VM changed: a stun is logged when it ends."""
 STIRRED_EVERY_S: Final = 5.0
 LISTED_EVERY_S: Final = 6 * 3600.0
-"""How often a folder is listed. A collector's first visit lists it too."""
+"""How often a folder is listed. A collector's first poll lists it too."""
 HANDOVER_S: Final = 30.0
 """How long to wait for another collector to hand over the position of a VM that moved here."""
 FLUSHED_EVERY_S: Final = 1.0
 STATUS_EVERY_S: Final = 10.0
 FLEET_WAIT_S: Final = 5
 CHUNKS_WAITING: Final = 32
-"""Maximum number of chunks read but not shipped. While Kafka is away, visits wait."""
+"""Maximum number of chunks read but not shipped. While Kafka is away, polls wait."""
 
 
 @dataclass
 class Counts:
     """Counters since the start."""
 
-    visits: int = 0
+    polls: int = 0
     requests: int = 0
     lines: int = 0
 
@@ -69,24 +69,24 @@ class Followed:
 
     machine: Machine
     log: Log = field(default_factory=Log)
-    """During a visit, only the visit uses it."""
+    """During a poll, only the poll uses it."""
     is_inherited: bool = False
     """It was read in another folder before, and must be found in this one."""
     inherited: bytes = b""
     """The position that was handed over."""
-    is_visited: bool = False
-    """A visit is running."""
+    is_polling: bool = False
+    """A poll is running."""
     is_read: bool = False
-    """A visit has ended: at the end of the log, or with an unexpected error."""
-    failed_visits: int = 0
-    """Number of visits in a row that failed by an error other than the vCenter's."""
+    """A poll has ended: at the end of the log, or with an unexpected error."""
+    failed_polls: int = 0
+    """Number of polls in a row that failed by an error other than the vCenter's."""
     unproved: dict[int, Part] = field(default_factory=dict)
-    """Data read by a visit that failed, see DatastoreFolder."""
+    """Data read by a poll that failed, see DatastoreFolder."""
     move: Move | None = None
     listed_at: float = float("-inf")
     stirred_until: float = float("-inf")
     successor: Machine | None = None
-    """The VM at its new location; this folder is visited one last time."""
+    """The VM at its new location; this folder is polled one last time."""
 
     @property
     def value(self) -> bytes:
@@ -94,7 +94,7 @@ class Followed:
         return stored(self.log, self.machine, is_handed_over=self.is_inherited)
 
     def is_to_be_listed(self, now: float) -> bool:
-        """Return True if a visit must look for renamed files. True for the first visit of a run."""
+        """Return True if a poll must look for renamed files. True for the first poll of a run."""
         return now >= self.listed_at + LISTED_EVERY_S
 
     def restore(self, value: bytes) -> None:
@@ -114,7 +114,7 @@ class News:
 
 @dataclass(frozen=True)
 class Told:
-    """Lines that a visit read, and the position after them."""
+    """Lines that a poll read, and the position after them."""
 
     followed: Followed
     lines: int
@@ -125,7 +125,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Back:
-    """The end of a visit; `error` is the exception that ended it, if any."""
+    """The end of a poll; `error` is the exception that ended it, if any."""
 
     followed: Followed
     requests: int
@@ -218,8 +218,8 @@ class Collector:
         self._followed: dict[str, Followed] = {}
         self._calendar = Calendar()
         self._waiting = WaitingRoom()
-        self._visits = 0
-        """Number of visits that are running."""
+        self._polls = 0
+        """Number of polls that are running."""
         self._troubles: dict[str, Trouble] = {}
         self._machines: dict[str, Machine] = {}
         self._keys: dict[str, str] = {}
@@ -232,7 +232,7 @@ class Collector:
         self._flushed_at = time.monotonic()
         self._news: SimpleQueue[News | Exception] = SimpleQueue()
         self._brought: Queue[Told | Back] = Queue(CHUNKS_WAITING)
-        self._pool = ThreadPoolExecutor(VISITS_AT_ONCE, thread_name_prefix="visit")
+        self._pool = ThreadPoolExecutor(POLLS_AT_ONCE, thread_name_prefix="poll")
         self._positions = positions
         positions.before_loss = self._flush
         self._shares: frozenset[int] = frozenset()
@@ -251,27 +251,27 @@ class Collector:
             self._flush()
 
     def close(self) -> None:
-        """Wait for the visits to end, and ship what they read."""
+        """Wait for the polls to end, and ship what they read."""
         self._stop.set()
-        while self._visits:
+        while self._polls:
             self._take_brought(wait_s=0.05)
         self._pool.shutdown()
         self._flush()
 
     def abandon(self) -> None:
-        """Wait for the visits to end, and drop their lines: the next collector reads them again."""
+        """Wait for the polls to end, and drop their lines: the next collector reads them again."""
         self._stop.set()
-        while self._visits:
-            self._visits -= isinstance(self._brought.get(), Back)
+        while self._polls:
+            self._polls -= isinstance(self._brought.get(), Back)
         self._pool.shutdown()
 
     @property
     def is_done(self) -> bool:
-        """Return True if every log has been visited and read to its end."""
+        """Return True if every log has been polled and read to its end."""
         return (
             self._positions.is_settled
             and bool(self._followed)
-            and all(each.is_read and not each.is_visited for each in self._followed.values())
+            and all(each.is_read and not each.is_polling for each in self._followed.values())
         )
 
     @property
@@ -286,7 +286,7 @@ class Collector:
         ]
         if self._troubles:
             parts.append(f"{len(self._troubles):,} datastores cannot be read")
-        if failed := sum(each.failed_visits > 0 for each in self._followed.values()):
+        if failed := sum(each.failed_polls > 0 for each in self._followed.values()):
             parts.append(f"{failed:,} logs cannot be followed")
         return ", ".join(parts)
 
@@ -432,28 +432,28 @@ class Collector:
                 self._waiting.put(followed.machine.host, due, key)
         for key in self._waiting.take(lambda key: self._may_go(key, now)):
             followed = self._followed.get(key)
-            if followed is None or followed.is_visited:
+            if followed is None or followed.is_polling:
                 continue
             trouble = self._troubles.get(followed.machine.share)
             if trouble is not None and trouble.until > now:
                 self._calendar.put(key, trouble.until)
                 continue
-            followed.is_visited = True
-            self._visits += 1
-            self._pool.submit(self._visit, followed, self._pace.reserve(followed.machine))
+            followed.is_polling = True
+            self._polls += 1
+            self._pool.submit(self._poll, followed, self._pace.reserve(followed.machine))
 
     def _may_go(self, key: str, now: float) -> bool:
-        """Return True if this key may leave the queue: it can be visited, or needs no visit."""
+        """Return True if this key may leave the queue: it can be polled, or needs no poll."""
         followed = self._followed.get(key)
-        if followed is None or followed.is_visited:
+        if followed is None or followed.is_polling:
             return True
         trouble = self._troubles.get(followed.machine.share)
         if trouble is not None and trouble.until > now:
             return True
         requests = LISTING_REQUESTS if followed.is_to_be_listed(now) else REQUESTS
-        return self._visits < 2 * VISITS_AT_ONCE and self._pace.is_free(followed.machine, requests)
+        return self._polls < 2 * POLLS_AT_ONCE and self._pace.is_free(followed.machine, requests)
 
-    def _visit(self, followed: Followed, wait_s: float) -> None:
+    def _poll(self, followed: Followed, wait_s: float) -> None:
         """Runs in a thread of the pool."""
         machine, log = followed.machine, followed.log
         folder = DatastoreFolder(self._session, machine, self._pace, wait_s, followed.unproved)
@@ -464,7 +464,7 @@ class Collector:
                 log.position = find(folder, log.position)
                 followed.is_inherited = False
             look = followed.is_to_be_listed(now)
-            for chunk in visit(folder, log.position, look=look):
+            for chunk in poll(folder, log.position, look=look):
                 made = log.messages(chunk, machine, datetime.now(UTC), followed.move)
                 self._brought.put(Told(followed, len(made), by_topic(made), followed.value))
             followed.listed_at = now if look else followed.listed_at
@@ -500,16 +500,16 @@ class Collector:
     def _welcome(self, back: Back) -> None:
         followed, error = back.followed, back.error
         machine, share = followed.machine, followed.machine.share
-        followed.is_visited = False
-        self._visits -= 1
-        self.counts.visits += 1
+        followed.is_polling = False
+        self._polls -= 1
+        self.counts.polls += 1
         self.counts.requests += back.requests
         now = time.monotonic()
         if isinstance(error, VCenterError):
             self._be_troubled(share, str(error), now)
         elif error is None:
             followed.is_read = True
-            followed.failed_visits = 0
+            followed.failed_polls = 0
             if self._troubles.pop(share, None):
                 self._tell(f"{share} can be read again.")
         elif not isinstance(error, StoppedError):
@@ -521,20 +521,20 @@ class Collector:
             return
         is_stirred = now < followed.stirred_until
         every_s = STIRRED_EVERY_S if is_stirred else self._limits.sweep_s
-        every_s = max(every_s, wait_seconds(followed.failed_visits))
+        every_s = max(every_s, wait_seconds(followed.failed_polls))
         self._calendar.put(machine.key, now + every_s * random.uniform(0.9, 1.1))
 
     def _be_failed(self, followed: Followed, error: Exception) -> None:
-        """Do not visit this VM for a while, longer each time. Other VMs continue."""
-        if not followed.failed_visits:
+        """Do not poll this VM for a while, longer each time. Other VMs continue."""
+        if not followed.failed_polls:
             machine = followed.machine
             place = f"[{machine.datastore}] {machine.log_folder}"
             self._tell(f"Cannot follow the log in {place}: {type(error).__name__}: {error}")
-        followed.failed_visits += 1
+        followed.failed_polls += 1
         followed.is_read = True
 
     def _be_troubled(self, share: str, sentence: str, now: float) -> None:
-        """Do not visit this datastore for a while, longer each time. Others continue."""
+        """Do not poll this datastore for a while, longer each time. Others continue."""
         trouble = self._troubles.get(share)
         if trouble is None:
             self._tell(sentence)

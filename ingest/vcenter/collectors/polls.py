@@ -1,6 +1,6 @@
-"""Schedules visits to VM folders through a vCenter, and limits the rate of their requests.
+"""Schedules polls to VM folders through a vCenter, and limits the rate of their requests.
 
-A visit reads what was appended to one VM's log.
+A poll reads what was appended to one VM's log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Limits:
     """For the files of all VMs on one host."""
     datastore_requests_per_second: float = 20.0
     sweep_s: float = 300.0
-    """Every log is visited this often, even if its VM did not change."""
+    """Every log is polled this often, even if its VM did not change."""
 
 
 class Paced:
@@ -75,8 +75,8 @@ class DatastoreFolder:
     ) -> None:
         """`wait_s`: the wait before the first request, which is reserved already.
 
-        `unproved`: data of vmware.log, by offset, that the last visit read before it failed, when
-        it was not yet certain that the file was the same. The data is not read again. This visit
+        `unproved`: data of vmware.log, by offset, that the last poll read before it failed, when
+        it was not yet certain that the file was the same. The data is not read again. This poll
         stores its own there.
         """
         self.requests = 0
@@ -123,7 +123,7 @@ class DatastoreFolder:
 
 
 class Calendar:
-    """Due times of visits, by key. If a key has several, the earliest counts."""
+    """Due times of polls, by key. If a key has several, the earliest counts."""
 
     def __init__(self) -> None:
         self._dates: dict[str, float] = {}

@@ -8,7 +8,7 @@ import org.apache.flink.table.functions.FunctionContext;
 import org.apache.flink.table.functions.ScalarFunction;
 
 /**
- * {@code is_first_heard(host, event_time)}: TRUE for the host's first line in a ten-minute
+ * {@code is_first_seen(host, event_time)}: TRUE for the host's first line in a ten-minute
  * interval; FALSE for lines in an interval before the host's newest.
  *
  * <p>Of millions of lines it passes only enough to know which hosts send lines. Each task has its
@@ -16,7 +16,7 @@ import org.apache.flink.table.functions.ScalarFunction;
  * harm. A line dated in the future counts as of now: otherwise a wrong clock would hide the host
  * until that date.
  */
-public final class IsFirstHeard extends ScalarFunction {
+public final class IsFirstSeen extends ScalarFunction {
 
     /** {@code 2012-03-23T16:2} of {@code 2012-03-23T16:22:51.876Z}. */
     private static final int STRETCH_LENGTH = 15;
@@ -49,7 +49,7 @@ public final class IsFirstHeard extends ScalarFunction {
             return false;
         }
         if (stretches == null) {
-            stretches = new HostsHeardLast();
+            stretches = new HostsSeenLast();
         }
         String time = compare(eventTime, stretchOf(nowMs)) > 0 ? now : eventTime;
         // get() also marks the host as most recently used, whatever the time of the line.
@@ -88,8 +88,8 @@ public final class IsFirstHeard extends ScalarFunction {
      * Forged lines with ever new host names must not fill the memory: the least recently used host
      * is evicted first.
      */
-    private final class HostsHeardLast extends LinkedHashMap<String, String> {
-        HostsHeardLast() {
+    private final class HostsSeenLast extends LinkedHashMap<String, String> {
+        HostsSeenLast() {
             super(16, 0.75f, true);
         }
 
