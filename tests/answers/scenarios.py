@@ -12,7 +12,7 @@ import orjson
 import yaml
 
 from stunwatch.engine.correlating import LIVE_EVERY_US
-from stunwatch.incidents.correlator import HEARD_TOPIC, INVENTORY_TOPIC
+from stunwatch.incidents.correlator import SEEN_TOPIC, INVENTORY_TOPIC
 from stunwatch.simulation.scenarios import ScenarioSimulation, write
 from stunwatch.triage.finding import VIEWS
 from tests.clickhouse_server import Server
@@ -69,7 +69,7 @@ def _store_scenario(server: Server, case: dict[str, Any]) -> None:
     tables = {topic: f"{view}_stored" for topic, view in VIEWS.items()}
     rows: dict[str, list[dict[str, Any]]] = {}
     for number, (topic, event) in enumerate(fed):
-        if topic == HEARD_TOPIC:
+        if topic == SEEN_TOPIC:
             continue
         if topic == INVENTORY_TOPIC:
             event |= {"event_id": str(uuid5(NAMESPACE_OID, str(number))), "revision": 1}
