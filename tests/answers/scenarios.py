@@ -12,7 +12,7 @@ import orjson
 import yaml
 
 from stunwatch.engine.correlating import LIVE_EVERY_US
-from stunwatch.incidents.correlator import SEEN_TOPIC, INVENTORY_TOPIC
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.simulation.scenarios import ScenarioSimulation, write
 from stunwatch.triage.finding import VIEWS
 from tests.clickhouse_server import Server
