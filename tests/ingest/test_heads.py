@@ -44,6 +44,21 @@ def test_each_pattern_matches_its_example(name: str, line: str) -> None:
     assert found[0].name == name
 
 
+LEVEL = re.compile(r"(?<= )(?:Em|Al|Cr|Er|Wa|No|In|Db)(?=\()")
+"""The level that ESXi 8 writes: `In(182)`."""
+
+
+@pytest.mark.parametrize("level", ["Em", "Al", "Cr", "Er", "Wa", "No", "In", "Db"])
+def test_every_level_of_esxi_8_matches_the_same_pattern(level: str) -> None:
+    leveled = [case for case in cases() if LEVEL.search(case.line)]
+    assert len({case.pattern for case in leveled}) > 5
+    for case in leveled:
+        found = Finder(case.families).find(LEVEL.sub(level, case.line, count=1))
+        assert found is not None
+        assert found[0].name == case.pattern
+        assert found[1][FIELDS.index("level")] == level
+
+
 def test_every_pattern_has_an_example_and_a_case() -> None:
     assert [name for name, _ in examples() if name != RELAYED] == list(PATTERNS)
     assert set(PATTERNS) == {case.pattern for case in cases()}
