@@ -117,8 +117,8 @@ GROUP BY
   `owner`, `run_id`, `host`, `object_class`, `device`, `metric`, `main_limit_ms`,
   window_start, window_end, window_time;
 
--- For each object and each 10 s window, the 30 windows before it. Only windows that follow a slow one go to Python,
--- which computes episodes from them. Nearly all windows are dropped here.
+-- `slow_lately` counts the slow samples of a window and of the 30 windows before it. Only windows
+-- near a slow one go to Python, which computes episodes. Nearly all windows are dropped here.
 CREATE TEMPORARY VIEW ${origin}_short_windows_to_judge AS
 SELECT
   *,

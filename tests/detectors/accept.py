@@ -1,4 +1,4 @@
-"""Update the expected rows of cases to the current output of the detectors.
+"""Update the expected rows of cases, and the state format, to the current detectors.
 
 `python -m tests.detectors.accept [detector…]`; review the diff before you commit it.
 """
@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from stunwatch.detectors.catalogue import detectors
+from tests.detectors import state_format
 from tests.detectors.cases import (
     Event,
     cases_of,
@@ -24,7 +25,7 @@ from tests.detectors.cases import (
 
 
 def main(names: list[str]) -> None:
-    """Rewrite `expected.jsonl` of every case whose rows differ, and print its name."""
+    """Rewrite `expected.jsonl` of every case whose rows differ; then the state format."""
     for detector in detectors():
         if names and detector.name not in names:
             continue
@@ -33,6 +34,7 @@ def main(names: list[str]) -> None:
             _accept(case, rows)
         for join in joins_of(detector):
             _accept(join, final_rows(run_joined(chain(*records_by_owner(join).values()))))
+    state_format.accept()
 
 
 def _accept(case: Path, rows: list[Event]) -> None:

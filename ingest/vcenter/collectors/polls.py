@@ -1,4 +1,4 @@
-"""Schedules polls to VM folders through a vCenter, and limits the rate of their requests.
+"""Schedules when VM folders are polled through a vCenter, and limits the rate of requests.
 
 A poll reads what was appended to one VM's log.
 """

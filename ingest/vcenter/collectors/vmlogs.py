@@ -1,7 +1,7 @@
 """Follows the vmware.logs of a vCenter's VMs: schedules polls and ships the lines.
 
-Three kinds of threads: one follows the fleet, several poll folders, and the one that calls `step`
-assigns polls, ships their lines, and then writes how far each log has been read.
+There are three kinds of threads. One follows the fleet. Several poll the folders of VMs. The thread
+that calls `step` assigns polls, ships their lines, and then stores how far each log has been read.
 """
 
 from __future__ import annotations
