@@ -300,6 +300,23 @@ def lines_of_vms(pipeline: Pipeline, where: str) -> list[int]:
     return sorted(number % SHORTEST_STUN_US for number in found)
 
 
+def lines_of_host(pipeline: Pipeline, host: Host) -> list[int]:
+    """Return the sorted numbers of the stored lines."""
+    return numbers(pipeline, f"host = '{host.name}'", r"(?:Vol3|ScsiCore): (\\d+)")
+
+
+def wait_for_all(collector: Collector, sender: Sender, stored: Callable[[], list[int]]) -> None:
+    """Wait for every line, except those that may have been in flight when a collector ended."""
+    deadline = time.monotonic() + 300
+    while unexplained := [
+        number
+        for number in sorted({*range(len(sender.sent))} - {*stored()})
+        if not collector.explains(sender.sent[number])
+    ]:
+        assert time.monotonic() < deadline, f"{len(unexplained)} are missing: {unexplained[:10]}"
+        time.sleep(1)
+
+
 def test_faults_under_load_lose_and_duplicate_nothing(collector: Collector) -> None:
     pipeline = collector.pipeline
     datastore = Datastore(VM_LINES_A_SECOND, folder=collector.home / "vmfs/volumes/ds-faults")
@@ -327,6 +344,12 @@ def test_faults_under_load_lose_and_duplicate_nothing(collector: Collector) -> N
     finally:
         for each in senders:
             each.stop()
+    # Fluent Bit delivers what it has read late: it reads files every second, and after an outage of
+    # Kafka it sends some chunks again. `status` cannot know that.
+    of_vms = "source = 'vmware_log' AND datastore = 'ds-faults'"
+    wait_for_all(collector, datastore, lambda: lines_of_vms(pipeline, of_vms))
+    for host in hosts:
+        wait_for_all(collector, host, lambda host=host: lines_of_host(pipeline, host))
     deadline = time.monotonic() + 300
     while (status := pipeline.status()).returncode:
         assert time.monotonic() < deadline, status.stdout + status.stderr
@@ -334,10 +357,8 @@ def test_faults_under_load_lose_and_duplicate_nothing(collector: Collector) -> N
 
     # A kill of Fluent Bit loses what its producer had not sent; `audit` ships it again. Then no
     # line of the files is lost or duplicated, and no stun is missing.
-    of_vms = "source = 'vmware_log' AND datastore = 'ds-faults'"
     written = [*range(len(datastore.sent))]
     missing = {*written} - {*lines_of_vms(pipeline, of_vms)}
-    assert all(collector.explains(datastore.sent[number]) for number in missing), sorted(missing)
     if missing:
         pipeline.run("audit", "--repair")
     assert lines_of_vms(pipeline, of_vms) == written
@@ -351,10 +372,9 @@ def test_faults_under_load_lose_and_duplicate_nothing(collector: Collector) -> N
     # Of the hosts' lines, only those in flight when a collector ended are missing.
     lost: list[int] = []
     for host in hosts:
-        found = numbers(pipeline, f"host = '{host.name}'", r"(?:Vol3|ScsiCore): (\\d+)")
+        found = lines_of_host(pipeline, host)
         assert len(found) == len({*found}), "lines are doubled"
         missing = {*range(len(host.sent))} - {*found}
-        assert all(collector.explains(host.sent[number]) for number in missing), sorted(missing)
         lost += missing
         whole = [
             first
