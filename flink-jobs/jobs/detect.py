@@ -68,6 +68,9 @@ vCenter is polled once a minute for all hosts, one batch after the other."""
 UNITED = ("window_events", "short_window_records", "seen_samples")
 """The views of samples.sql that other files read: the UNION of all origins."""
 
+LATE_TOPIC = "esxi.late"
+"""Samples that arrived too late for their window."""
+
 ALL_INVENTORY = {"scan.startup.mode": "earliest-offset"}
 """Live mode reads inventory from the beginning, and then continuously."""
 
@@ -119,6 +122,7 @@ def statements(
         **detector("latency").thresholds,
         "kafka_options": in_sql(kafka_options(bootstrap)),
         "topics": ";".join(topics),
+        "written_topics": ";".join(written_topics()),
         "scan_options": in_sql(scan),
         "literals": quoted("\n".join(literals() if sought is None else sought)),
         "longest_searched": LONGEST_SEARCHED,
@@ -128,7 +132,6 @@ def statements(
         "samples_condition": f"`run_id` = '{quoted(run_id or 'live')}'",
     }
     of_samples = ("samples.sql", "late_samples.sql") if is_live else ("samples.sql",)
-    of_all = ("detect.sql", "late.sql") if is_live else ("detect.sql",)
     united = (*UNITED, "late_samples") if is_live else UNITED
     origins = {topic.removeprefix("esxi."): topic for topic in samples_scans}
     return [
@@ -149,7 +152,7 @@ def statements(
             )
         ),
         *(_united(name, origins) for name in united),
-        *(statement for name in of_all for statement in _filled(name, given)),
+        *_filled("detect.sql", given),
     ]
 
 
@@ -214,29 +217,27 @@ def track(tables: StreamTableEnvironment, is_live: bool) -> DataStream:
 
 
 def insert_events(tables: StreamTableEnvironment, is_live: bool) -> TableResult:
-    """Start the job: write every event to its topic and, in live mode, late samples to theirs."""
-    inserts = tables.create_statement_set()
-    for topic in detector_topics():
-        inserts.add_insert_sql(
-            f"INSERT INTO events /*+ OPTIONS('topic' = '{topic}') */"
-            f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{topic}'"
-        )
-    inserts.add_insert_sql(
-        f"INSERT INTO events /*+ OPTIONS('topic' = '{WINDOWS_TOPIC}') */"
-        " SELECT `owner`, `event` FROM window_events"
-    )
-    inserts.add_insert_sql(
-        f"INSERT INTO events /*+ OPTIONS('topic' = '{INCIDENTS_TOPIC}') */"
-        f" SELECT `owner`, `event` FROM correlated WHERE `topic` = '{INCIDENTS_TOPIC}'"
-    )
-    inserts.add_insert_sql(
-        f"INSERT INTO events /*+ OPTIONS('topic' = '{REJECTED_TOPIC}') */"
-        f" SELECT `owner`, `event` FROM tracked WHERE `topic` = '{REJECTED_TOPIC}'"
-        f" UNION ALL SELECT `owner`, `event` FROM correlated WHERE `topic` = '{REJECTED_TOPIC}'"
-    )
+    """Start the job: write every event and, in live mode, every late sample to its topic.
+
+    Incidents have a statement of their own. Their operator runs once, and a sink shared with
+    operators that run in parallel would write the revisions of an incident out of order.
+    """
+    names = ", ".join(f"'{topic}'" for topic in written_topics())
+    rows = [
+        f"SELECT `topic`, `owner`, `event` FROM tracked WHERE `topic` IN ({names})",
+        f"SELECT '{WINDOWS_TOPIC}', `owner`, `event` FROM window_events",
+    ]
     if is_live:
-        inserts.add_insert_sql("INSERT INTO late SELECT `owner`, `event` FROM late_samples")
+        rows.append(f"SELECT '{LATE_TOPIC}', `owner`, `event` FROM late_samples")
+    inserts = tables.create_statement_set()
+    inserts.add_insert_sql(f"INSERT INTO events {' UNION ALL '.join(rows)}")
+    inserts.add_insert_sql("INSERT INTO events SELECT `topic`, `owner`, `event` FROM correlated")
     return inserts.execute()
+
+
+def written_topics() -> list[str]:
+    """Return the topics to which the job writes."""
+    return sorted({*detector_topics(), WINDOWS_TOPIC, INCIDENTS_TOPIC, REJECTED_TOPIC, LATE_TOPIC})
 
 
 def job_settings(name: str, is_live: bool, parallelism: int) -> dict[str, str]:

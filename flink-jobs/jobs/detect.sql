@@ -109,15 +109,15 @@ UNION ALL
 SELECT *
 FROM seen_records;
 
--- One row is one event for the topic of its detector. The connector cannot read the topic from the
--- row, so every topic has its own INSERT with an OPTIONS hint.
+-- One row is one event for the topic that it names.
 CREATE TEMPORARY TABLE events (
+  `topic` STRING METADATA,
   `owner` STRING,
   `event` STRING
 ) WITH (
   'connector' = 'kafka',
   ${kafka_options},
-  'topic' = 'events',
+  'topic' = '${written_topics}',
   'key.format' = 'raw',
   'key.fields' = 'owner',
   'value.format' = 'raw',
