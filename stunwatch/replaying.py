@@ -1,4 +1,4 @@
-"""Sends the lines of files to Kafka, runs the history job over them, and counts the results."""
+"""Sends the lines of files to Kafka, waits until their events are found, and counts the results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+import orjson
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from stunwatch import found
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.consumers import wait_until_detected, wait_until_read
 from stunwatch.detectors.catalogue import event_topics
 from stunwatch.errors import UserError
 from stunwatch.event_span import EventSpan
-from stunwatch.history import HistoryJob, wait_until_read
 from stunwatch.ingest.replay import (
     BACKFILL,
     ESXTOP,
@@ -31,7 +32,7 @@ from stunwatch.ingest.replay import (
     Reading,
     SourceFile,
 )
-from stunwatch.ingest.times import UptimeClock
+from stunwatch.ingest.times import UptimeClock, utc_text
 from stunwatch.kafka import Kafka, Offsets
 from stunwatch.local.intake import why_intake_is_stopped
 from stunwatch.settings import Settings
@@ -148,14 +149,13 @@ def run(
     clickhouse = as_user(settings, "analyst")
     access = kafka_access(settings, "replay")
     # Fail early if the pipeline is not running. Later calls wait for an unreachable broker.
-    starts = Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
+    Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
     kafka = Kafka(access)
     outcome.events_from = kafka.ends(found.topics())
     counts: list[tuple[str, str, int, int]] = []
     with (
         _progress(settings, console) as show,
         _interruptible(clickhouse, show, outcome, counts),
-        HistoryJob(settings, run_id) as job,
     ):
         shipper = Shipper(access, show.waiting)
         show.stage("sending", what.size_bytes)
@@ -179,7 +179,9 @@ def run(
         shipper.flush()
         ends = kafka.ends([BACKFILL, ESXTOP])
         show.stage("detecting", None)
-        job.run(starts, ends, span.span_us, show.waiting)
+        wait_until_detected(
+            settings, kafka, ends, lambda: _nudge(shipper, run_id, ends), show.waiting
+        )
         show.stage("storing", None)
         for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
             of_topic = {place: end for place, end in ends.items() if place[0] == topic}
@@ -194,6 +196,24 @@ def run(
         count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def _nudge(shipper: Shipper, run_id: str, ends: Offsets) -> None:
+    """Send a record that means nothing to each partition, so that Flink commits its offsets."""
+    moment = utc_text(datetime.now(UTC))
+    for topic, source in ((BACKFILL, "syslog"), (ESXTOP, "esxtop")):
+        record = {
+            "event_time": moment,
+            "received_at": moment,
+            "kind": "progress",
+            "source": source,
+            "run_id": run_id,
+            "time_quality": "arrival",
+        }
+        value = orjson.dumps(record)
+        partitions = [partition for name, partition in ends if name == topic]
+        shipper.send(topic, [{"key": b"", "value": value, "partition": n} for n in partitions])
+    shipper.flush()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from stunwatch import schema
 from stunwatch.access import ADMIN, kafka_access
 from stunwatch.clickhouse import as_user
-from stunwatch.history import wait_until_read
+from stunwatch.consumers import wait_until_read
 from stunwatch.kafka import Kafka
 from stunwatch.local import clickhouse, kafka
 from stunwatch.settings import Settings

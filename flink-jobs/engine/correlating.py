@@ -1,4 +1,4 @@
-"""Flink adapters that run the correlator: one for live, one for history.
+"""The Flink operator that computes the incidents of live events.
 
 An incident may involve any host and any VM, so all events of the fleet have the same key. There are
 few of them.
@@ -13,13 +13,11 @@ from typing import Any
 
 import orjson
 from pyflink.common import Row, Types
-from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapState, MapStateDescriptor, ValueState, ValueStateDescriptor
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.engine.failures import CORRELATOR, Failure
-from stunwatch.engine.history import Fed, FleetHistory, known_ms
 from stunwatch.engine.tracking import EVENT_TYPE, Kept, Rejects
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, Correlator, Incident
 from stunwatch.incidents.seasonal_baseline import Hours
@@ -36,8 +34,6 @@ LIVE_EVERY_US = 5_000_000
 FAST_CLOCK_US = 5_000_000
 """How far event times may advance the correlator's time beyond the wall clock."""
 
-_LAST_MS = 2**62
-
 
 def to_row(incident: Incident | dict[str, Any]) -> Row:
     """Return an incident as a row of `events`."""
@@ -51,16 +47,6 @@ def _event(value: Row) -> dict[str, Any]:
         return dict(orjson.loads(value[2]))
 
 
-class KnownTime(TimestampAssigner):
-    """When a row of EVENT_TYPE became known, in milliseconds; 0 if it violates its schema."""
-
-    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
-        try:
-            return known_ms(value[0], _event(value))
-        except BrokenEventError:
-            return 0
-
-
 def _failure(error: Exception, value: Row | None) -> Failure:
     """Return the correlator's failure. The event that was being processed replaces the line."""
     if value is None:
@@ -69,7 +55,7 @@ def _failure(error: Exception, value: Row | None) -> Failure:
 
 
 class CorrelateLive(KeyedProcessFunction):
-    """Live mode: processes events as they arrive and takes the time from the wall clock.
+    """Processes events as they arrive and takes the time from the wall clock.
 
     After one error, the correlator loses the event or the timer that caused it. After a second
     error without a success in between, it loses all its state, that is the open incidents of the
@@ -201,46 +187,3 @@ class _Bands(MutableMapping[str, Hours]):
         except Exception:
             self.has_failed = True
             raise
-
-
-class CorrelateHistory(KeyedProcessFunction):
-    """History mode: processes all events of the time of a replay, sorted, from all sources.
-
-    Like TrackHistory it keeps its state in the instance.
-    """
-
-    def __init__(self, run_id: str, first_us: int, last_us: int) -> None:
-        self._about = run_id, first_us, last_us
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._rejects = Rejects(runtime_context)
-        self._history = FleetHistory(*self._about)
-        self._instant: list[Fed] = []
-        self._timestamp: int | None = None
-
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        if self._timestamp is None:
-            ctx.timer_service().register_event_time_timer(_LAST_MS)
-        if ctx.timestamp() != self._timestamp:
-            yield from self._flush(ctx)
-        self._timestamp = ctx.timestamp()
-        try:
-            self._instant.append((value[0], _event(value)))
-        except BrokenEventError:
-            return  # same as in live mode
-
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
-        yield from self._flush(ctx)
-        try:
-            yield from map(to_row, self._history.end())
-        except Exception as error:
-            now_ms = ctx.timer_service().current_processing_time()
-            yield from self._rejects.rows([_failure(error, None)], FLEET, now_ms)
-
-    def _flush(self, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        """Yield the rows of the events that share a millisecond."""
-        failures: list[Failure] = []
-        yield from map(to_row, self._history.feed(self._instant, failures))
-        self._instant.clear()
-        now_ms = ctx.timer_service().current_processing_time()
-        yield from self._rejects.rows(failures, FLEET, now_ms)

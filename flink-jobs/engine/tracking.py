@@ -1,16 +1,14 @@
-"""Flink adapters that run the trackers: one for live, one for history."""
+"""The Flink operator that runs the trackers, for live lines and for replays."""
 
 from __future__ import annotations
 
 import logging
 import pickle
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import orjson
 from pyflink.common import Row, TypeInformation, Types
-from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import (
     DataStream,
     KeyedProcessFunction,
@@ -24,8 +22,8 @@ from pyflink.java_gateway import get_gateway
 from stunwatch.detectors.bounds import EVICTED
 from stunwatch.engine.failures import METRIC, REJECTED_TOPIC, Failure, Limit, rejected_line
 from stunwatch.engine.history import seen, sendable
-from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, feed_in_order
-from stunwatch.engine.owners import Owners, bucket_of_owner
+from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds
+from stunwatch.engine.owners import LIVE, Name, Owners, bucket_of_owner
 from stunwatch.incidents.configuration import FASTEST_CLOCK_US
 from stunwatch.incidents.correlator import SEEN_TOPIC
 
@@ -65,25 +63,15 @@ EVENT_TYPE = Types.ROW_NAMED(
 )
 """A row of `events` in jobs/detect.sql: topic, key and the event as JSON."""
 
-LIVE_FACTS = OutputTag("facts", KEYED_TYPE)
-"""Live: the input of the second step, keyed by migration or operation."""
-
-HISTORY_FACTS = OutputTag("facts", RECORD_TYPE)
-"""History: the same. Its key is derived from the record."""
+SECOND_STEP = OutputTag("facts", KEYED_TYPE)
+"""The input of the second step, keyed by migration or operation."""
 
 Output: TypeAlias = Row | tuple[OutputTag, Row]
 """A row of `events`, or a fact."""
 
-BUCKETS = 128
-"""History is keyed by bucket, not by log key: every key costs Flink's batch mode one Python
-bundle."""
-
-_LAST_MS = 2**62
-"""Later than any record."""
-
-_OF_EVERY_RECORD = frozenset({"owner", "kind"})
+_OF_EVERY_RECORD = frozenset({"owner", "kind", "run_id"})
 _NEEDED = {
-    "line": _OF_EVERY_RECORD | {"source", "message", "run_id", "time_quality"},
+    "line": _OF_EVERY_RECORD | {"source", "message", "time_quality"},
     "seen": _OF_EVERY_RECORD | {"host"},
 }
 """The required fields of a record, by kind."""
@@ -108,11 +96,6 @@ def to_record(row: Row) -> dict[str, Any] | None:
     return record if needed <= record.keys() else None
 
 
-def bucket_of(row: Row) -> int:
-    """Return the bucket of a row's log key, in [0, BUCKETS)."""
-    return zlib.crc32((row[0] or "").encode()) % BUCKETS
-
-
 def to_row(owner: str, written: Written) -> Row:
     """Return an event as a row of `events`."""
     topic, event = written
@@ -122,16 +105,6 @@ def to_row(owner: str, written: Written) -> Row:
 def to_record_row(record: Mapping[str, Any]) -> Row:
     """Return a record as a row of `candidates`: the inverse of `to_record`."""
     return Row(*(record.get(name) for name in RECORD_FIELDS))
-
-
-class EventTime(TimestampAssigner):
-    """The record's own time in milliseconds, by which Flink's batch mode sorts."""
-
-    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
-        try:
-            return epoch_microseconds(value[1]) // 1000
-        except (TypeError, ValueError, OverflowError):
-            return 0
 
 
 def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -> KeyedStream:
@@ -146,16 +119,12 @@ def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -
     return KeyedStream(keyed, value, stream)
 
 
-def _live_row(owner: str, written: Written) -> Output:
+def _output(owner: str, written: Written) -> Output:
     topic, fact = written
     if topic == FACTS:
-        return LIVE_FACTS, Row(bucket_of_owner(fact["owner"]), to_record_row(fact))
+        bucket = bucket_of_owner(fact["owner"], fact["run_id"])
+        return SECOND_STEP, Row(bucket, to_record_row(fact))
     return to_row(owner, written)
-
-
-def _history_row(owner: str, written: Written) -> Output:
-    topic, fact = written
-    return (HISTORY_FACTS, to_record_row(fact)) if topic == FACTS else to_row(owner, written)
 
 
 def _seen_row(record: Mapping[str, Any]) -> Row:
@@ -197,12 +166,14 @@ def _kept(pickled: bytes) -> Kept:
     return Kept(pickle.loads(pickled))  # noqa: S301 - Flink hands back what it was given
 
 
-class TrackLive(KeyedProcessFunction):
-    """Live mode: keyed by bucket of log keys, processes records as they arrive.
+class Track(KeyedProcessFunction):
+    """Processes records as they arrive, keyed by bucket of log keys.
 
-    If no records arrive, a processing-time timer advances the time: to the last event time plus the
-    time waited since. A line dated a day or more in the future is processed by itself: state must
-    not wait for a date that a wrong clock produced.
+    A key belongs to one run: the run `live`, or a replay, whose lines arrive in the order of their
+    time. If no live lines arrive, a processing-time timer advances the time: to the last event time
+    plus the time waited since. A replay's key ends with its progress record. A live line dated a
+    day or more in the future is processed by itself: state must not wait for a date that a wrong
+    clock produced.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -223,18 +194,21 @@ class TrackLive(KeyedProcessFunction):
             return
         timers = ctx.timer_service()
         key, now_ms = record["owner"], timers.current_processing_time()
-        if record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
+        is_live = record["run_id"] == LIVE
+        if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
             yield from self._alone(key, record, now_ms)
             return
         kept = self._state.value()
         owners = kept.value if kept else Owners()
-        owner = owners.get(key)
+        name = _name(record)
+        owner = owners.get(name)
         failures: list[Failure] = []
         told = owner.feed(record, failures)
         yield from self._rows(key, owner, told, failures, record)
-        due_us = owner.due_us(failures)
+        has_ended = not is_live and record["kind"] == "progress"
+        due_us = None if has_ended else owner.due_us(failures)
         yield from self._rejects.rows(failures, key, now_ms)
-        if evicted := owners.keep(key, owner, due_us, now_ms):
+        if evicted := owners.keep(name, owner, due_us, now_ms):
             self._evicted.inc(evicted)
         self._keep(owners, timers)
 
@@ -245,14 +219,19 @@ class TrackLive(KeyedProcessFunction):
         if kept is None:
             return
         owners = kept.value
-        for key, place in owners.due(timestamp):
-            owner, waited_us = place.owner, (timestamp - place.told_at_ms) * 1000
+        for name, place in owners.due(timestamp):
+            run_id, key, _ = name
+            owner = place.owner
+            if run_id != LIVE:
+                owners.keep(name, owner, None, timestamp)
+                continue
             failures: list[Failure] = []
+            waited_us = (timestamp - place.told_at_ms) * 1000
             told = owner.advance_time(owner.event_time_us + waited_us, failures)
             yield from self._rows(key, owner, told, failures)
             due_us = owner.due_us(failures)
             yield from self._rejects.rows(failures, key, timestamp)
-            owners.keep(key, owner, due_us, timestamp)
+            owners.keep(name, owner, due_us, timestamp)
         if owners.timer_ms <= timestamp:
             owners.timer_ms = 0
         self._keep(owners, ctx.timer_service())
@@ -274,7 +253,7 @@ class TrackLive(KeyedProcessFunction):
         record: Mapping[str, Any] | None = None,
     ) -> Iterator[Output]:
         of_key = ((key, written) for written in told)
-        yield from sendable(of_key, _live_row, failures, lambda _, name: owner.reset(name), record)
+        yield from sendable(of_key, _output, failures, lambda _, name: owner.reset(name), record)
 
     def _keep(self, owners: Owners, timers: Any) -> None:
         """Store the log keys until their next timer, or clear the state if none is left."""
@@ -292,53 +271,7 @@ class TrackLive(KeyedProcessFunction):
         self._state.update(Kept(owners))
 
 
-class TrackHistory(KeyedProcessFunction):
-    """History mode: keyed by bucket, sorted by time, one key after the other.
-
-    State is in the instance, not in Flink's state: in batch mode a key never returns, there are no
-    checkpoints, and a failed region starts over.
-    """
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._rejects = Rejects(runtime_context)
-        self._bucket: int | None = None
-        self._owners: dict[str, Owner] = {}
-        self._instant: list[dict[str, Any]] = []
-        self._timestamp: int | None = None
-
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
-        record = to_record(value)
-        if record is None:
-            return
-        if record["kind"] == "seen":
-            yield _seen_row(record)
-            return
-        bucket, timestamp = ctx.get_current_key(), ctx.timestamp()
-        if (bucket, timestamp) != (self._bucket, self._timestamp):
-            yield from self._flush(ctx)
-        if bucket != self._bucket:
-            self._owners.clear()
-            # Timers of a key fire when the key ends. Without one, the last instant of the last key
-            # would be lost.
-            ctx.timer_service().register_event_time_timer(_LAST_MS)
-        self._bucket, self._timestamp = bucket, timestamp
-        self._instant.append(record)
-
-    def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
-    ) -> Iterator[Output]:
-        # A key's timer fires only after Python has received the first record of the next key.
-        if ctx.get_current_key() == self._bucket:
-            yield from self._flush(ctx)
-
-    def _flush(self, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
-        failures: list[Failure] = []
-        told = feed_in_order(self._owners, self._instant, failures)
-        yield from sendable(
-            told, _history_row, failures, lambda owner, name: self._owners[owner].reset(name)
-        )
-        self._instant.clear()
-        now_ms = ctx.timer_service().current_processing_time()
-        for each in failures:
-            key = str((each.record or {}).get("owner", ""))
-            yield from self._rejects.rows([each], key, now_ms)
+def _name(record: Mapping[str, Any]) -> Name:
+    """Return the name under which the state of a record's log key is kept."""
+    samples = "esxtop" if record.get("source") == "esxtop" else ""
+    return record["run_id"], record["owner"], samples

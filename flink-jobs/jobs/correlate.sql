@@ -1,15 +1,14 @@
--- Input of incidents besides the job's own events. Read by jobs/detect.py.
+-- Input of incidents besides the job's own events. Read by jobs/correlate.py.
 
--- One row is one event of a topic. Live mode reads only inventory. History mode reads all events
--- that were shipped before, because an incident may involve more than one replay.
-CREATE TEMPORARY TABLE shipped_events (
+-- One row is one item of the inventory (schemas/inventory_item.v1).
+CREATE TEMPORARY TABLE inventory (
   `topic` STRING METADATA VIRTUAL,
   `owner` STRING,
   `event` STRING
 ) WITH (
   'connector' = 'kafka',
   ${kafka_options},
-  'topic' = '${topics}',
+  'topic' = '${topic}',
   'key.format' = 'raw',
   'key.fields' = 'owner',
   'value.format' = 'raw',

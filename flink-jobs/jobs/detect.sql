@@ -36,13 +36,14 @@ CREATE TEMPORARY TABLE records (
   ${scan_options}
 );
 
--- Which hosts send lines: at most one row per host and ten minutes. Every verdict also counts the
--- unaffected hosts.
+-- Which hosts send lines now: at most one row per host and ten minutes. Every verdict also counts
+-- the unaffected hosts.
 CREATE TEMPORARY VIEW seen AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM records
 WHERE
-  `kind` = 'line' AND `source` = 'syslog' AND ${run_condition} AND is_first_seen(`host`, `event_time`)
+  `kind` = 'line' AND `source` = 'syslog' AND `run_id` = 'live'
+  AND is_first_seen(`host`, `event_time`)
 UNION ALL
 SELECT *
 FROM seen_samples;
@@ -101,7 +102,7 @@ SELECT
 FROM records
 WHERE
   (contains_any(`message`, '${literals}', ${longest_searched}) OR `kind` = 'progress')
-  AND `kind` IN ('line', 'progress') AND ${run_condition}
+  AND `kind` IN ('line', 'progress')
 UNION ALL
 SELECT *
 FROM short_window_records

@@ -12,8 +12,8 @@ import orjson
 import typer
 
 from stunwatch.access import kafka_access
+from stunwatch.consumers import wait_until_read
 from stunwatch.errors import UserError
-from stunwatch.history import wait_until_read
 from stunwatch.ingest.records import owner_key
 from stunwatch.inventory.files import Reading, Source, read
 from stunwatch.inventory.items import items_of

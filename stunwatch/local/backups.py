@@ -27,8 +27,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from stunwatch import schema
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse
+from stunwatch.consumers import wait_until_read
 from stunwatch.errors import UserError
-from stunwatch.history import wait_until_read
 from stunwatch.kafka import Kafka, Offsets
 from stunwatch.local import checks, clickhouse, kafka
 from stunwatch.query_errors import explained

@@ -160,7 +160,7 @@ class LiveJobKeeper:
     def _submit(self) -> None:
         usable = [each for each in self._history.newest_checkpoints() if each not in self._unusable]
         self._resumed_from = usable[0] if usable else None
-        command = [sys.executable, "-m", "stunwatch.jobs.detect", "live"]
+        command = [sys.executable, "-m", "stunwatch.jobs.detect"]
         command += ["--bootstrap", self._settings.bootstrap]
         command += ["--cluster", self._settings.flink_rest]
         if self._resumed_from:

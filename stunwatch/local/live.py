@@ -12,7 +12,7 @@ from stunwatch.local import flink
 from stunwatch.settings import Settings
 
 NAME = "stunwatch-detect-live"
-"""The job name that `jobs.detect live` sets."""
+"""The job name that `jobs.detect` sets, which is also its consumer group in Kafka."""
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 OWN_CHECKPOINTS = 2
@@ -91,6 +91,28 @@ def has_checkpoint(settings: Settings, job: LiveJob) -> bool:
     """True if a job has completed a checkpoint since its start. Raises OSError."""
     found = flink.get(settings, f"/jobs/{job.job_id}/checkpoints")
     return int(found["counts"]["completed"]) > 0
+
+
+def make_checkpoint(settings: Settings, seconds: float) -> None:
+    """Trigger a checkpoint of the live job, and wait until it has completed.
+
+    Flink then commits to Kafka the offsets up to which all events are written. Raises OSError if
+    there is no live job, or if the checkpoint failed or takes longer than that.
+    """
+    jobs = live_jobs(settings)
+    if not jobs:
+        raise OSError("the live job is not submitted yet")
+    path = f"/jobs/{jobs[0].job_id}/checkpoints"
+    asked = flink.post(settings, path, {"checkpointType": "CONFIGURED"})
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done = flink.get(settings, f"{path}/{asked['request-id']}")
+        if done["status"]["id"] == "COMPLETED":
+            if "failure-cause" in done["operation"]:
+                raise OSError(f"no checkpoint: {done['operation']['failure-cause']['class']}")
+            return
+        time.sleep(0.02)
+    raise OSError(f"the checkpoint was not complete after {seconds:.0f} s")
 
 
 class History:
