@@ -1,4 +1,4 @@
-"""History processing of events, shared by Flink and single-process runs. Plain Python, no Flink."""
+"""Events of the past become incidents: for replays and `triage`. Plain Python, no Flink."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class FleetHistory:
     def feed(self, instant: Iterable[Fed], failures: list[Failure]) -> Iterator[Incident]:
         """Yield the rows that follow from all events of one millisecond.
 
-        They are sorted again here, because Flink's batch sort is not stable. If an event causes an
-        error, it is skipped and the error is appended to `failures`.
+        They are sorted, so that their order does not matter. If an event causes an error, it is
+        skipped and the error is appended to `failures`.
         """
         for topic, event in sorted(instant, key=_order):
             try:

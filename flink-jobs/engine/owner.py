@@ -1,7 +1,7 @@
 """All trackers of one log key, and their event time. Plain Python, no Flink.
 
 Trackers take the time only from records: the time advances to that of a record before the record is
-processed, in live and in history mode alike, so that both produce the same events.
+processed, live and in a replay alike, so that both produce the same events.
 """
 
 from __future__ import annotations
@@ -216,10 +216,7 @@ def feed_in_order(
     records: Iterable[Record],
     failures: list[Failure] | None = None,
 ) -> Iterator[tuple[str, Written]]:
-    """History: yield what follows from the records of one instant, in the order they were written.
-
-    Flink's batch sort compares milliseconds only and is not stable, and many lines share one.
-    """
+    """Yield what follows from records, in the order of their time, without Flink."""
     for record in sorted(records, key=lambda each: (each["event_time_us"], each["kafka_offset"])):
         owner = owners.setdefault(record["owner"], Owner())
         for written in owner.feed(record, failures):

@@ -26,7 +26,7 @@ def main() -> None:
         "--more-literals", type=int, default=0, help="so many more than the detectors ask for"
     )
     options = parser.parse_args()
-    env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", True, 2))
+    env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", 2))
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
@@ -35,12 +35,10 @@ def main() -> None:
     samples_scans = dict.fromkeys(LATENESS, nothing)
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
     sought = (*literals(), *more)
-    for statement in statements(
-        options.bootstrap, (options.topic,), scan, samples_scans, None, sought
-    ):
+    for statement in statements(options.bootstrap, (options.topic,), scan, samples_scans, sought):
         tables.execute_sql(statement)
     if options.what == "live":
-        result = detect(tables, options.bootstrap, None, scan)
+        result = detect(tables, options.bootstrap, scan)
     else:
         # The same columns by the same DDL, discarded.
         result = tables.execute_sql(

@@ -179,11 +179,10 @@ def test_images_and_versions_are_those_of_local_mode(name: str) -> None:
             assert image.removeprefix("registry.example/") in images, key
     broker = named(overlay(name), "Kafka", "stunwatch")["spec"]["kafka"]
     assert broker["version"] == wanted["kafka"]["version"]
-    for job in ("live", "history"):
-        spec = named(overlay(name), "FlinkDeployment", job)["spec"]
-        assert spec["image"].removeprefix("registry.example/") == wanted["flink"]["image"]
-        major, minor, _ = wanted["flink"]["version"].split(".")
-        assert spec["flinkVersion"] == f"v{major}_{minor}"
+    spec = named(overlay(name), "FlinkDeployment", "live")["spec"]
+    assert spec["image"].removeprefix("registry.example/") == wanted["flink"]["image"]
+    major, minor, _ = wanted["flink"]["version"].split(".")
+    assert spec["flinkVersion"] == f"v{major}_{minor}"
 
 
 def test_kafka_is_configured_as_in_local_mode() -> None:
@@ -208,16 +207,15 @@ OF_THE_PLACE = re.compile(
 """Settings of Flink that the operator or the size of a pod determines."""
 
 
-@pytest.mark.parametrize("name", ["live", "history"])
-def test_flink_is_configured_as_in_local_mode(name: str) -> None:
+def test_flink_is_configured_as_in_local_mode() -> None:
     local = flat(yaml.safe_load((flink.CONFIG / "config.yaml").read_text()))
-    there = named(overlay("production"), "FlinkDeployment", name)["spec"]["flinkConfiguration"]
+    there = named(overlay("production"), "FlinkDeployment", "live")["spec"]["flinkConfiguration"]
     shared = {key: value for key, value in local.items() if not OF_THE_PLACE.fullmatch(key)}
     assert len(shared) > 12
     assert {key: there.get(key) for key in shared} == shared
     assert there["high-availability.type"] == "kubernetes"
     for key in ("checkpointing.dir", "checkpointing.savepoint-dir"):
-        assert there[f"execution.{key}"].startswith(f"s3://stunwatch/flink/{name}/")
+        assert there[f"execution.{key}"].startswith("s3://stunwatch/flink/live/")
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, str]:

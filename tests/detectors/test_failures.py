@@ -29,7 +29,7 @@ from stunwatch.engine.failures import (
     rejected_line,
 )
 from stunwatch.engine.owner import Owner
-from stunwatch.engine.tracking import TrackHistory, TrackLive, to_record, to_record_row
+from stunwatch.engine.tracking import Track, to_record, to_record_row
 from stunwatch.incidents.correlator import Correlator
 from tests.detectors.cases import Record, records_of_lines
 
@@ -44,7 +44,7 @@ TAKEN = (
 
 def record(line: str = UNSTUN.format(1), owner: str = "datastore01/vm01") -> Record:
     [found] = records_of_lines([line.encode()], "vm")
-    return {**found, "owner": owner, "kafka_offset": 7}
+    return {**found, "owner": owner, "run_id": "live", "kafka_offset": 7}
 
 
 def failing(*_: Any) -> Iterator[Any]:
@@ -146,7 +146,7 @@ def test_the_other_detectors_of_a_key_continue_after_an_error(
 
 
 def test_a_detector_finds_events_again_after_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(TrackLive())
+    live = Flink(Track())
     with monkeypatch.context() as patched:
         patched.setattr(Stuns, "feed", failing)
         [line] = rejected(live.feed(to_record_row(record())))
@@ -159,7 +159,7 @@ def test_a_detector_finds_events_again_after_its_error(monkeypatch: pytest.Monke
 
 
 def test_an_error_at_a_timer_is_rejected_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(TrackLive())
+    live = Flink(Track())
     live.feed(to_record_row(record()))
     monkeypatch.setattr(Stuns, "advance_time", failing)
     [line] = rejected(live.fire())
@@ -176,26 +176,20 @@ def test_an_event_that_json_cannot_represent_is_a_failure_of_its_detector(
         return (replace(event, duration_us=1 << 64) for event in feed(self, each))
 
     monkeypatch.setattr(Stuns, "feed", too_large)
-    for function in (TrackLive(), TrackHistory()):
-        flink = Flink(function)
-        found = flink.feed(to_record_row(record()))
-        flink.timers[-1:] = [1 << 62]
-        found += flink.fire()
-        [line] = rejected(found)
-        assert line["reason"] == "detector stuns failed: TypeError"
+    [line] = rejected(Flink(Track()).feed(to_record_row(record())))
+    assert line["reason"] == "detector stuns failed: TypeError"
 
 
-def test_history_continues_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_continues_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    history = Flink(TrackHistory())
-    assert not history.feed(to_record_row(record()))
-    [line] = rejected(history.fire())
-    assert line["line"] == UNSTUN.format(1)
+    replay = Flink(Track())
+    [line] = rejected(replay.feed(to_record_row({**record(), "run_id": "r1"})))
+    assert (line["line"], line["run_id"]) == (UNSTUN.format(1), "r1")
 
 
 def test_the_rejected_records_of_one_key_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    live = Flink(TrackLive())
+    live = Flink(Track())
     found = [row for _ in range(100) for row in live.feed(to_record_row(record()))]
     assert len(rejected(found)) == REJECTED_OF_A_KEY
     assert live.failures == 100

@@ -8,8 +8,8 @@ from typing import Any
 from pyflink.common import Row
 
 from stunwatch.engine.owner import Owner, epoch_microseconds
-from stunwatch.engine.owners import MOST_IN_BUCKET, Owners, bucket_of_owner
-from stunwatch.engine.tracking import TrackLive, to_record_row
+from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
+from stunwatch.engine.tracking import Track, to_record_row
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Flink, record
 
 
@@ -23,7 +23,7 @@ def owners_of(live: Flink) -> Owners:
 
 
 def test_lines_dated_2199_evict_no_recently_used_log_key() -> None:
-    live = Flink(TrackLive())
+    live = Flink(Track())
     future = UNSTUN.format(1).replace("2024", "2199")
     for number in range(200):
         live.feed(to_record_row(record(owner=f"made-up/{number}")))
@@ -38,7 +38,7 @@ def test_lines_dated_2199_evict_no_recently_used_log_key() -> None:
 
 
 def test_a_line_dated_in_the_future_leaves_no_state() -> None:
-    live = Flink(TrackLive())
+    live = Flink(Track())
     found = live.feed(to_record_row(record(UNSTUN.format(1).replace("2024", "2199"))))
     assert {each["ended_at"][:4] for each in stuns(found)} == {"2199"}
     assert not owners_of(live).places
@@ -51,13 +51,52 @@ def test_a_line_dated_in_the_future_leaves_no_state() -> None:
 
 def test_every_log_key_of_a_bucket_has_its_own_timer() -> None:
     owners = Owners()
-    for name, due_us in (("a", 5_000_000), ("b", 60_000_000)):
+    first, second = (LIVE, "a", ""), (LIVE, "b", "")
+    for name, due_us in ((first, 5_000_000), (second, 60_000_000)):
         owners.keep(name, Owner(), due_us, NOW_MS)
     assert owners.next_due_ms == NOW_MS + 5_001
-    assert [name for name, _ in owners.due(NOW_MS + 5_001)] == ["a"]
-    owners.keep("a", Owner(), None, NOW_MS)
+    assert [name for name, _ in owners.due(NOW_MS + 5_001)] == [first]
+    owners.keep(first, Owner(), None, NOW_MS)
     assert owners.next_due_ms == NOW_MS + 60_001
-    assert list(owners.places) == ["b"]
+    assert list(owners.places) == [second]
+
+
+def replayed(line: str, **more: str) -> Row:
+    return to_record_row({**record(line), "run_id": "r1", **more})
+
+
+def test_a_replay_has_state_of_its_own_until_its_progress_record() -> None:
+    flink = Flink(Track())
+    flink.feed(replayed(TAKEN.replace("07:08:10", "07:01:09")))
+    [live] = stuns(flink.feed(to_record_row(record())))
+    assert live["cause"] == "unknown"
+    [stun] = stuns(flink.feed(replayed(UNSTUN.format(1))))
+    assert (stun["cause"], stun["run_id"]) == ("snapshot_create", "r1")
+    flink.feed(replayed(UNSTUN.format(2), kind="progress"))
+    assert {name[0] for name in owners_of(flink).places} == {LIVE}
+    [later] = stuns(flink.feed(replayed(UNSTUN.format(3))))
+    assert later["cause"] == "unknown"
+
+
+def test_the_wall_clock_ends_nothing_of_a_replay() -> None:
+    flink = Flink(Track())
+    flink.feed(replayed(TAKEN))
+    assert flink.timers == [NOW_MS + REPLAY_KEPT_MS]
+    # An interrupted replay sends no progress record. Its state is dropped, and no row is made up.
+    assert not flink.fire()
+    assert flink.states["owners"].kept is None
+
+
+def test_replayed_lines_of_any_date_are_in_order() -> None:
+    flink = Flink(Track())
+    taken, unstun = (each.replace("2024", "2199") for each in (TAKEN, UNSTUN.format(8)))
+    flink.feed(replayed(taken.replace("07:08:10", "07:08:09")))
+    assert [each["cause"] for each in stuns(flink.feed(replayed(unstun)))] == ["snapshot_create"]
+
+
+def test_replays_evict_no_live_log_key() -> None:
+    live = {bucket_of_owner(f"esx{number}") for number in range(1000)}
+    assert not live & {bucket_of_owner(f"esx{number}", "r1") for number in range(1000)}
 
 
 def test_log_keys_are_spread_over_buckets() -> None:

@@ -33,7 +33,7 @@ def test_the_jvm_and_python_compute_the_same_log_key() -> None:
     ]
     scans = {"esxi.esxtop": {"a": "b"}}
     [candidates] = [
-        each for each in statements("", ("",), {"a": "b"}, scans, "r1") if "VIEW candidates" in each
+        each for each in statements("", ("",), {"a": "b"}, scans) if "VIEW candidates" in each
     ]
     owner = candidates.partition("SELECT")[2].partition(" AS `owner`")[0]
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
@@ -52,7 +52,8 @@ def test_the_jvm_and_python_compute_the_same_bucket() -> None:
     names = ["", "esx01", "ds-gold/web01", "Büro/日本", "a'b"]
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     tables.get_config().set("python.executable", sys.executable)
-    rows = ", ".join(f"('{quoted(name)}')" for name in names)
-    told = tables.sql_query(f"SELECT {BUCKET} FROM (VALUES {rows}) AS t(`owner`)").execute()
-    with told.collect() as found:
-        assert [row[0] for row in found] == [bucket_of_owner(name) for name in names]
+    keys = [(run_id, name) for run_id in ("live", "r1") for name in names]
+    rows = ", ".join(f"('{run_id}', '{quoted(name)}')" for run_id, name in keys)
+    query = f"SELECT {BUCKET} FROM (VALUES {rows}) AS t(`run_id`, `owner`)"
+    with tables.sql_query(query).execute().collect() as found:
+        assert [row[0] for row in found] == [bucket_of_owner(name, run_id) for run_id, name in keys]

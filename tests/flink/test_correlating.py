@@ -1,4 +1,4 @@
-"""Cases give the same incidents on a Flink mini-cluster, in live and history mode."""
+"""Cases give the same incidents on a Flink mini-cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from stunwatch.engine.correlating import FLEET, FLEET_TYPE
 from stunwatch.engine.history import HISTORY_EVERY_US
 from stunwatch.engine.tracking import EVENT_TYPE
-from stunwatch.jobs.correlate import About, history_incidents, live_incidents
+from stunwatch.jobs.correlate import incidents
 from tests.incidents.scenario import (
     CASES,
     Fed,
@@ -26,9 +26,6 @@ from tests.incidents.scenario import (
 )
 
 pytestmark = pytest.mark.integration
-
-SCENARIOS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
-
 
 SAMPLES = Path("schemas/samples")
 BROKEN = [
@@ -63,9 +60,8 @@ BROKEN = [
 """Anyone may write to a topic: an event that violates its schema must not stop later ones."""
 
 
-def environment(mode: str) -> StreamExecutionEnvironment:
+def environment() -> StreamExecutionEnvironment:
     configuration = Configuration()
-    configuration.set_string("execution.runtime-mode", mode)
     configuration.set_string("python.executable", sys.executable)
     return StreamExecutionEnvironment.get_execution_environment(configuration)
 
@@ -83,29 +79,14 @@ def final(rows: list[Row]) -> dict[str, dict[str, Any]]:
     return {name: row for name, row in best.items() if not row["is_deleted"]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_history_gives_the_expected_incidents(name: str) -> None:
-    case = load(Path(CASES / f"{name}.yaml"))
-    fed = events(case)
-    env = environment("BATCH")
-    stream = env.from_collection([*BROKEN, *rows_of(fed)], EVENT_TYPE)
-    about = About("case", 0, until_us(case))
-    found = final(list(history_incidents(stream, about).execute_and_collect()))
-    expected = final_rows(sorted(fed, key=known_us), case["until"], HISTORY_EVERY_US)
-    assert {row["event_id"]: row["revision"] for row in found.values()} == {
-        row.event_id: row.revision for row in expected
-    }
-
-
-def test_live_gives_the_same_incidents() -> None:
+def test_flink_gives_the_expected_incidents() -> None:
     case = load(CASES / "array_beside_a_storm.yaml")
     fed = sorted(events(case), key=known_us)
-    env = environment("STREAMING")
+    env = environment()
     env.set_parallelism(1)
     keyed = [Row(FLEET, row) for row in [*BROKEN, *rows_of(fed)]]
     stream = env.from_collection(keyed, FLEET_TYPE)
-    found = final(list(live_incidents(stream).execute_and_collect()))
+    found = final(list(incidents(stream).execute_and_collect()))
     expected = final_rows(fed, case["until"], HISTORY_EVERY_US)
     assert {(name, row["scope"]) for name, row in found.items()} == {
         (row.event_id, row.scope) for row in expected

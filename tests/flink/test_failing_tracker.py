@@ -15,7 +15,7 @@ from stunwatch.engine.failures import REJECTED_TOPIC
 from stunwatch.engine.tracking import (
     EVENT_TYPE,
     KEYED_TYPE,
-    TrackLive,
+    Track,
     keyed_in_the_jvm,
     to_record_row,
 )
@@ -27,10 +27,10 @@ STUN = "2024-05-06T07:08:{:02}.123Z In(05) vcpu-0 - Checkpoint_Unstun: vm stoppe
 FAILS = 66_666
 
 
-def track_with_an_error() -> TrackLive:
+def track_with_an_error() -> Track:
     """Return a function whose tracker fails at stuns of one duration, in the worker's process."""
 
-    class Tracking(TrackLive):
+    class Tracking(Track):
         def open(self, runtime_context: RuntimeContext) -> None:
             from stunwatch.detectors.stuns.tracker import Tracker  # noqa: PLC0415
 

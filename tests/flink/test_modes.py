@@ -1,4 +1,4 @@
-"""Every case gives the same rows on a Flink mini-cluster: live, history, and any parallelism."""
+"""Every case gives its rows on a Flink mini-cluster: live, replayed, and at any parallelism."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pyflink.common import Configuration, Row
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
 from stunwatch.detectors.catalogue import detectors
-from stunwatch.engine.tracking import KEYED_TYPE, RECORD_TYPE, to_record_row
-from stunwatch.jobs.detect import track_history, track_live
+from stunwatch.engine.owners import LIVE, bucket_of_owner
+from stunwatch.engine.tracking import KEYED_TYPE, to_record_row
+from stunwatch.jobs.detect import track
 from tests.detectors.cases import (
     Event,
     Record,
@@ -31,24 +32,27 @@ JOINS = "joins"
 """Joins need several logs: their rows belong to a migration or an operation, not to a case."""
 
 
-def candidates() -> Iterator[Row]:
+def candidates(run_id: str) -> Iterator[Row]:
     """Yield the lines of all cases, each with its own log key and a progress record at the end.
 
-    The lines of a join have several log keys.
+    The lines of a join have several log keys. A replay's lines are in the order of their time.
     """
     for each in detectors():
         for case in cases_of(each):
             records = list(records_of(case / "input.log", each.owner))
             end = progress_after(records)
-            yield from rows_of([*records, end], f"{each.name}/{case.name}")
+            yield from rows_of([*records, end], f"{each.name}/{case.name}", run_id)
         for join in joins_of(each):
             for owner, records in records_by_owner(join).items():
-                yield from rows_of(records, owner)
+                yield from rows_of(records, owner, run_id)
 
 
-def rows_of(records: list[Record], owner: str) -> Iterator[Row]:
+def rows_of(records: list[Record], owner: str, run_id: str) -> Iterator[Row]:
+    if run_id != LIVE:
+        records = sorted(records, key=lambda each: each["event_time_us"])
     for number, record in enumerate(records):
-        yield to_record_row({**record, "owner": owner, "kafka_offset": number})
+        own = {"owner": owner, "run_id": run_id, "kafka_offset": number}
+        yield Row(bucket_of_owner(owner, run_id), to_record_row({**record, **own}))
 
 
 def expected() -> dict[str, str]:
@@ -88,23 +92,18 @@ def found(events: DataStream, names: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "parallelism"),
+    ("run_id", "parallelism"),
     [
-        ("STREAMING", 1),
-        pytest.param("BATCH", 1, marks=pytest.mark.slow),
-        pytest.param("STREAMING", 4, marks=pytest.mark.slow),
-        pytest.param("BATCH", 4, marks=pytest.mark.slow),
+        (LIVE, 1),
+        pytest.param("r1", 1, marks=pytest.mark.slow),
+        pytest.param(LIVE, 4, marks=pytest.mark.slow),
+        pytest.param("r1", 4, marks=pytest.mark.slow),
     ],
 )
-def test_every_case_gives_its_rows_on_a_mini_cluster(mode: str, parallelism: int) -> None:
+def test_every_case_gives_its_rows_on_a_mini_cluster(run_id: str, parallelism: int) -> None:
     configuration = Configuration()
-    configuration.set_string("execution.runtime-mode", mode)
     configuration.set_string("python.executable", sys.executable)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
-    if mode == "STREAMING":
-        keyed = [Row(row[0], row) for row in candidates()]
-        events = track_live(env.from_collection(keyed, KEYED_TYPE))
-    else:
-        events = track_history(env.from_collection(list(candidates()), RECORD_TYPE))
+    events = track(env.from_collection(list(candidates(run_id)), KEYED_TYPE))
     assert found(events, list(expected())) == expected()

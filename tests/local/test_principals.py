@@ -9,10 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from stunwatch.clickhouse import ClickHouse, QueryError
-from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.incidents.correlator import INVENTORY_TOPIC
-from stunwatch.incidents.signals import TOPICS
-from stunwatch.jobs.detect import HISTORY_TOPICS, LATENESS, LIVE_TOPICS, written_topics
+from stunwatch.jobs.detect import LATENESS, LINE_TOPICS, written_topics
 from stunwatch.local import clickhouse
 from stunwatch.local.component import http_unhealthy_reason
 from stunwatch.local.principals import rights
@@ -33,9 +31,8 @@ def test_flink_may_write_exactly_the_topics_of_its_results() -> None:
     assert may("flink", "write") == {*written_topics()}
 
 
-def test_flink_may_read_exactly_the_topics_of_its_jobs() -> None:
-    lines_and_samples = {*LIVE_TOPICS, *HISTORY_TOPICS, *LATENESS}
-    assert may("flink", "read") == lines_and_samples | {*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC}
+def test_flink_may_read_exactly_the_topics_of_its_job() -> None:
+    assert may("flink", "read") == {*LINE_TOPICS, *LATENESS, INVENTORY_TOPIC}
 
 
 # -- ClickHouse: infra/clickhouse/users.xml.
