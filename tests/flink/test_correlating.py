@@ -13,7 +13,6 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 from stunwatch.engine.correlating import FLEET, FLEET_TYPE
 from stunwatch.engine.history import HISTORY_EVERY_US
-from stunwatch.engine.tracking import EVENT_TYPE
 from stunwatch.jobs.correlate import incidents
 from tests.incidents.scenario import (
     CASES,
@@ -22,7 +21,6 @@ from tests.incidents.scenario import (
     final_rows,
     known_us,
     load,
-    until_us,
 )
 
 pytestmark = pytest.mark.integration

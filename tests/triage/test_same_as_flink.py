@@ -1,77 +1,52 @@
-"""Flink's adapters, called directly, write the same final rows as `triage`."""
+"""Flink's operator, called directly, writes the same final rows as `triage`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from pyflink.common import Row
+from pyflink.datastream import OutputTag
 
 from stunwatch.cli.demo import INCIDENT
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.host_events import owner_of
-from stunwatch.engine.correlating import CorrelateHistory, KnownTime
-from stunwatch.engine.history import FED_TOPICS
-from stunwatch.engine.tracking import EventTime, TrackHistory, bucket_of, to_record_row
+from stunwatch.engine.failures import Failure
+from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, known_ms
+from stunwatch.engine.owner import epoch_microseconds
+from stunwatch.engine.owners import bucket_of_owner
+from stunwatch.engine.tracking import RECORD_FIELDS, Track, to_record_row
 from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
-from stunwatch.triage.finding import VIEWS, find
+from stunwatch.triage.finding import VIEWS, _incidents, find
 from stunwatch.triage.windows import Windows
+from tests.detectors.test_failures import Flink
 from tests.end_to_end import logs
 
 pytestmark = pytest.mark.integration
 
 
-@dataclass
-class Context:
-    """A fake of Flink's context for an operator, with timers and metrics."""
-
-    key: int = 0
-    at_ms: int = 0
-
-    def get_current_key(self) -> int:
-        return self.key
-
-    def timestamp(self) -> int:
-        return self.at_ms
-
-    def timer_service(self) -> Context:
-        return self
-
-    def get_metrics_group(self) -> Context:
-        return self
-
-    def counter(self, _: str) -> Context:
-        return self
-
-    def inc(self, *_: Any) -> None:
-        raise AssertionError("a detector failed")
-
-    def current_processing_time(self) -> int:
-        return 1
-
-    def register_event_time_timer(self, _: int) -> None:
-        pass
+RUN_ID = "triage"
+_KIND, _TIME, _OFFSET = map(RECORD_FIELDS.index, ("kind", "event_time", "kafka_offset"))
 
 
-def tracked(rows: list[Row]) -> Iterator[Any]:
-    """Send rows of `candidates` through TrackHistory, sorted as in Flink's batch mode."""
-    operator, clock = TrackHistory(), EventTime()
-    operator.open(Context())
-    last = None
-    for row in sorted(rows, key=lambda row: (bucket_of(row), clock.extract_timestamp(row, 0))):
-        context = Context(bucket_of(row), clock.extract_timestamp(row, 0))
-        if last is not None and last != context.key:
-            yield from operator.on_timer(2**62, Context(last))
-        last = context.key
-        yield from operator.process_element(row, context)
-    if last is not None:
-        yield from operator.on_timer(2**62, Context(last))
+def tracked(rows: list[Row]) -> list[Any]:
+    """Send rows of `candidates` through Track, in the order of their time like a replay."""
+    buckets: dict[str, Flink] = {}
+    found: list[Any] = []
+    for row in sorted(rows, key=_order):
+        bucket = bucket_of_owner(row[0], RUN_ID)
+        if bucket not in buckets:
+            buckets[bucket] = Flink(Track(), bucket)
+        flink = buckets[bucket]
+        found += flink.function.process_element(row, flink.context)
+    assert not any(each.failures for each in buckets.values())
+    return found
 
 
 def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
@@ -80,7 +55,7 @@ def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
     uptimes, seen = UptimeClock(), dict[Any, str]()
     with plan(paths, Options()) as what:
         for file in what.files:
-            for messages in Reading(file, "triage", Options(), uptimes=uptimes):
+            for messages in Reading(file, RUN_ID, Options(), uptimes=uptimes):
                 span.look(messages)
                 for topic, key, record in messages:
                     offset += 1
@@ -100,28 +75,36 @@ def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
                         owner = owner_of(record["message"], key) if is_line else key
                         placed = {**record, "owner": owner, "kafka_offset": offset}
                         rows.append(to_record_row(placed))
-    rows += [to_record_row(record) for _, record in windows.records("triage")]
+    rows += [to_record_row(record) for _, record in windows.records(RUN_ID)]
     return rows, span
+
+
+def _order(row: Row) -> tuple[bool, int, int]:
+    return row[_KIND] == "progress", epoch_microseconds(row[_TIME]), row[_OFFSET] or 0
+
+
+def told(rows: list[Row], topics: Container[str]) -> Iterator[Fed]:
+    return ((row[0], orjson.loads(row[2])) for row in rows if row[0] in topics)
 
 
 def flink(paths: list[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the final rows by id: topic and event."""
     rows, span = candidates(paths)
-    first = list(tracked(rows))
-    facts = [each[1] for each in first if isinstance(each, tuple)]
-    events = [each for each in first if not isinstance(each, tuple)] + list(tracked(facts))
-    operator, clock = CorrelateHistory("triage", *span.span_us), KnownTime()
-    operator.open(Context())
-    fed = [row for row in events if row[0] in FED_TOPICS]
-    for row in sorted(fed, key=lambda row: clock.extract_timestamp(row, 0)):
-        context = Context(at_ms=clock.extract_timestamp(row, 0))
-        events += operator.process_element(row, context)
-    events += operator.on_timer(2**62, Context())
+    first = tracked(rows)
+    facts = [each[1][1] for each in first if isinstance(each[0], OutputTag)]
+    events = [each for each in first if not isinstance(each[0], OutputTag)] + tracked(facts)
+    fed = sorted(
+        ((known_ms(topic, event), (topic, event)) for topic, event in told(events, FED_TOPICS)),
+        key=lambda each: each[0],
+    )
+    failures: list[Failure] = []
+    for incident in _incidents(FleetHistory(RUN_ID, *span.span_us), fed, failures):
+        events.append(Row(INCIDENTS_TOPIC, "", orjson.dumps(incident).decode()))
+    assert not failures
     best: dict[str, tuple[str, dict[str, Any]]] = {}
-    for topic, _, text in events:
-        event = orjson.loads(text)
-        known = best.get(event.get("event_id", ""))
-        if topic in VIEWS and (known is None or event["revision"] >= known[1]["revision"]):
+    for topic, event in told(events, VIEWS):
+        known = best.get(event["event_id"])
+        if known is None or event["revision"] >= known[1]["revision"]:
             best[event["event_id"]] = topic, event
     return {name: row for name, row in best.items() if not row[1]["is_deleted"]}
 
