@@ -18,9 +18,10 @@ from stunwatch import found
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.consumers import wait_until_detected, wait_until_read
-from stunwatch.detectors.catalogue import event_topics
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC, event_topics
 from stunwatch.errors import UserError
 from stunwatch.event_span import EventSpan
+from stunwatch.incidents_of_history import judge
 from stunwatch.ingest.replay import (
     BACKFILL,
     ESXTOP,
@@ -191,6 +192,10 @@ def run(
         rejected_ends = kafka.ends([REJECTED])
         wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
         wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
+        show.stage("correlating", None)
+        if judge(settings, run_id, span.span_us, show.waiting):
+            ends = kafka.ends([INCIDENTS_TOPIC])
+            wait_until_read(kafka, "clickhouse-events", ends, show.waiting)
         outcome.events_to = kafka.ends(found.topics())
         show.stage("counting", None)
         count(clickhouse, counts, outcome)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
 import orjson
@@ -16,13 +18,16 @@ from stunwatch.incidents.correlator import (
     SEEN_TOPIC,
     Correlator,
     Incident,
+    is_same,
     superseded,
 )
 from stunwatch.incidents.seasonal_baseline import Hours
 from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, reading, signal_of
 from stunwatch.incidents.topology import Topology
 
-Fed = tuple[str, dict[str, Any]]
+Row = dict[str, Any]
+
+Fed = tuple[str, Row]
 """A topic, and one event of it."""
 
 FED_TOPICS = (*TOPICS, INVENTORY_TOPIC, SEEN_TOPIC)
@@ -147,6 +152,33 @@ class FleetHistory:
             return False
         self._found[incident.event_id] = incident
         return True
+
+
+def final_incidents(
+    history: FleetHistory, fed: Iterable[Fed], failures: list[Failure]
+) -> list[Row]:
+    """Return the newest row of every incident that follows from these events, in any order."""
+    best: dict[str, Row] = {}
+
+    def take(row: Row) -> None:
+        known = best.get(row["event_id"])
+        if known is None or row["revision"] >= known["revision"]:
+            best[row["event_id"]] = row
+
+    timed = sorted(((known_ms(*each), each) for each in fed), key=lambda each: each[0])
+    for _, instant in groupby(timed, key=lambda each: each[0]):
+        for incident in history.feed([each for _, each in instant], failures):
+            take(asdict(incident))
+    for last in history.end():
+        take(asdict(last) if is_dataclass(last) else last)
+    return list(best.values())
+
+
+def is_same_incident(row: Row, known: Row | None) -> bool:
+    """True if a row was written before: nothing has changed, or only the run that found it."""
+    if known is None:
+        return bool(row["is_deleted"])
+    return bool(row["revision"] <= known["revision"]) and is_same(row, known)
 
 
 def _order(fed: Fed) -> tuple[str, str, str]:

@@ -388,7 +388,7 @@ def superseded(
         if now is None:
             if not row["is_deleted"] and members.intersection(row["evidence_ids"]):
                 yield {**row, "revision": row["revision"] + 1, "is_deleted": 1, "run_id": run_id}
-        elif now.revision <= row["revision"] and _content(asdict(now)) != _content(row):
+        elif now.revision <= row["revision"] and not is_same(asdict(now), row):
             yield asdict(above(now, row["revision"]))
 
 
@@ -397,8 +397,16 @@ def above(row: Incident, revision: int) -> Incident:
     return replace(row, revision=max(row.revision, revision + 1))
 
 
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two rows show the same, whatever their revisions and runs are."""
+    return _content(one) == _content(other)
+
+
 def _content(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("revision", "run_id")}
+    shown = {name: value for name, value in row.items() if name not in ("revision", "run_id")}
+    # ClickHouse stores milliseconds.
+    shown["detected_at"] = row["detected_at"][: len("2012-03-23T16:22:51.876")]
+    return shown
 
 
 def _host(name: str, topology: Topology, fuller: Mapping[str, str]) -> str:

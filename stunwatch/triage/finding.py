@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field, is_dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -23,7 +22,7 @@ from stunwatch.definitions import events
 from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC, detector_topics, literals
 from stunwatch.engine.failures import Failure
-from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, known_ms, seen, sendable
+from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, final_incidents, seen, sendable
 from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, feed_in_order
 from stunwatch.errors import UserError
 from stunwatch.incidents.correlator import SEEN_TOPIC
@@ -232,8 +231,8 @@ class _Detected:
 
 def _detected(
     done: Read, found: Found, processes: int
-) -> tuple[list[tuple[int, Fed]], dict[str, tuple[str, Row]]]:
-    """Return the events for the correlator, each with its `known_ms`, and the final rows by id."""
+) -> tuple[list[Fed], dict[str, tuple[str, Row]]]:
+    """Return the events for the correlator, and the final rows by id."""
     for owner, record in done.windows.records(RUN_ID):
         done.candidates.setdefault(owner, []).append(orjson.dumps(record))
     owners = sorted(done.candidates.values(), key=len, reverse=True)
@@ -246,14 +245,14 @@ def _detected(
     for each in first:
         for fact in each.facts:
             facts.setdefault(fact["owner"], []).append(orjson.dumps(fact))
-    fed: list[tuple[int, Fed]] = []
+    fed: list[Fed] = []
     best: dict[str, tuple[str, Row]] = {}
     for each in (*first, _detect(list(facts.values()))):
         found.failures += each.failures
         found.evicted += each.evicted
         for topic, event in each.events:
             if topic in FED_TOPICS:
-                fed.append((known_ms(topic, event), (topic, event)))
+                fed.append((topic, event))
             known = best.get(event["event_id"])
             if known is None or event["revision"] >= known[1]["revision"]:
                 best[event["event_id"]] = topic, event
@@ -293,32 +292,14 @@ def _sent(_: str, written: Written) -> tuple[str, Row]:
 # -- Correlating
 
 
-def _correlated(
-    fed: list[tuple[int, Fed]], done: Read, reasons: Counter[str]
-) -> dict[str, tuple[str, Row]]:
+def _correlated(fed: list[Fed], done: Read, reasons: Counter[str]) -> dict[str, tuple[str, Row]]:
     """Return the final rows of all incidents, by id."""
     for event in (*_first_seen(done.seen), *_first_seen(done.seen_samples)):
-        fed.append((known_ms(SEEN_TOPIC, event), (SEEN_TOPIC, event)))
-    fed.sort(key=lambda each: each[0])
-    history = FleetHistory(RUN_ID, *done.span.span_us)
+        fed.append((SEEN_TOPIC, event))
     failures: list[Failure] = []
-    best: dict[str, tuple[str, Row]] = {}
-    for row in _incidents(history, fed, failures):
-        known = best.get(row["event_id"])
-        if known is None or row["revision"] >= known[1]["revision"]:
-            best[row["event_id"]] = INCIDENTS_TOPIC, row
+    rows = final_incidents(FleetHistory(RUN_ID, *done.span.span_us), fed, failures)
     reasons.update(each.reason for each in failures)
-    return best
-
-
-def _incidents(
-    history: FleetHistory, fed: Iterable[tuple[int, Fed]], failures: list[Failure]
-) -> Iterator[Row]:
-    for _, instant in groupby(fed, key=lambda each: each[0]):
-        for incident in history.feed([each for _, each in instant], failures):
-            yield asdict(incident)
-    for last in history.end():
-        yield asdict(last) if is_dataclass(last) else last
+    return {row["event_id"]: (INCIDENTS_TOPIC, row) for row in rows}
 
 
 def _first_seen(told: list[tuple[int, str, str]]) -> Iterator[Row]:

@@ -1,15 +1,13 @@
-"""Incidents in history mode, fed by the millisecond like Flink and `triage`."""
+"""The incidents of a time in the past, as replays and `triage` compute them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass
-from itertools import groupby
 from typing import Any
 
 import pytest
 
 from stunwatch.engine.failures import Failure
-from stunwatch.engine.history import HISTORY_EVERY_US, Fed, FleetHistory, known_ms
+from stunwatch.engine.history import HISTORY_EVERY_US, Fed, FleetHistory, final_incidents
 from tests.incidents.scenario import CASES, events, final_rows, known_us, load, until_us
 
 SCENARIOS = ("array_beside_a_storm", "nightly_backup", "trouble_that_comes_back")
@@ -17,17 +15,8 @@ BROKEN: list[Fed] = [("events.stun", {"event_id": "e", "revision": "x"}), ("seen
 
 
 def final(history: FleetHistory, fed: list[Fed], failures: list[Failure]) -> dict[str, Any]:
-    best: dict[str, Any] = {}
-    rows: list[Any] = []
-    for _, instant in groupby(
-        sorted(fed, key=lambda each: known_ms(*each)), lambda e: known_ms(*e)
-    ):
-        rows += history.feed(list(instant), failures)
-    for each in (*rows, *history.end()):
-        row = asdict(each) if is_dataclass(each) else each
-        if row["revision"] >= best.get(row["event_id"], row)["revision"]:
-            best[row["event_id"]] = row
-    return {name: row["revision"] for name, row in best.items() if not row["is_deleted"]}
+    rows = final_incidents(history, fed, failures)
+    return {row["event_id"]: row["revision"] for row in rows if not row["is_deleted"]}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

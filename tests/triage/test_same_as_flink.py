@@ -15,7 +15,7 @@ from stunwatch.cli.demo import INCIDENT
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.failures import Failure
-from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, known_ms
+from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, final_incidents
 from stunwatch.engine.owner import epoch_microseconds
 from stunwatch.engine.owners import bucket_of_owner
 from stunwatch.engine.tracking import RECORD_FIELDS, Track, to_record_row
@@ -23,7 +23,7 @@ from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
-from stunwatch.triage.finding import VIEWS, _incidents, find
+from stunwatch.triage.finding import VIEWS, find
 from stunwatch.triage.windows import Windows
 from tests.detectors.test_failures import Flink
 from tests.end_to_end import logs
@@ -93,12 +93,9 @@ def flink(paths: list[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
     first = tracked(rows)
     facts = [each[1][1] for each in first if isinstance(each[0], OutputTag)]
     events = [each for each in first if not isinstance(each[0], OutputTag)] + tracked(facts)
-    fed = sorted(
-        ((known_ms(topic, event), (topic, event)) for topic, event in told(events, FED_TOPICS)),
-        key=lambda each: each[0],
-    )
     failures: list[Failure] = []
-    for incident in _incidents(FleetHistory(RUN_ID, *span.span_us), fed, failures):
+    fed = list(told(events, FED_TOPICS))
+    for incident in final_incidents(FleetHistory(RUN_ID, *span.span_us), fed, failures):
         events.append(Row(INCIDENTS_TOPIC, "", orjson.dumps(incident).decode()))
     assert not failures
     best: dict[str, tuple[str, dict[str, Any]]] = {}

@@ -1,0 +1,149 @@
+"""Computes the incidents of a time in the past from the events in ClickHouse.
+
+A replay adds events, and an inventory shows which hosts share a device. Both can change the
+incidents of that time. They are a function of all events known, so they are computed again
+(engine/history.py). Incidents of live events are computed in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+
+from stunwatch.access import kafka_access
+from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.definitions import Definition, events
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
+from stunwatch.detectors.events import timestamp
+from stunwatch.engine.failures import REJECTED_TOPIC, Failure, rejected_line
+from stunwatch.engine.history import Fed, FleetHistory, Row, final_incidents, is_same_incident
+from stunwatch.incidents.configuration import HOUR_US, KEEP_US, RUNNING_US, SEEN_US
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
+from stunwatch.incidents.hosts_seen import STRETCH_US
+from stunwatch.incidents.signals import TOPICS
+from stunwatch.settings import Settings
+from stunwatch.shipping import Shipper
+
+USUAL_HOURS_US: Final = 28 * 24 * HOUR_US
+"""Stuns of the last four weeks form the seasonal baseline."""
+
+_STUNS: Final = "events.stun"
+_SENT_AT_ONCE: Final = 1000
+
+_EVENTS: Final = """
+SELECT {columns}
+FROM {table} FINAL
+WHERE {condition}
+"""
+
+# Also retracted ones: a row that appears again needs a higher revision.
+_INCIDENTS: Final = """
+SELECT {columns}
+FROM {table}
+WHERE opened_at >= {{since:String}} AND opened_at <= {{until:String}}
+ORDER BY version DESC
+LIMIT 1 BY event_id
+"""
+
+_SEEN: Final = """
+SELECT host, toUnixTimestamp64Micro(min(at)) AS seen_us
+FROM (
+    SELECT host, event_time AS at
+    FROM log_lines_stored
+    WHERE source = 'syslog' AND event_time >= {since:String} AND event_time <= {until:String}
+    UNION ALL
+    SELECT host, sampled_at AS at
+    FROM latency_samples_stored
+    WHERE sampled_at >= {since:String} AND sampled_at <= {until:String}
+)
+WHERE host != ''
+GROUP BY host, toStartOfInterval(at, INTERVAL 10 MINUTE)
+"""
+
+_AS_IN_KAFKA: Final = {
+    "output_format_json_quote_64bit_integers": "0",
+    "date_time_output_format": "iso",
+    # A limit that times are compared with is a text.
+    "date_time_input_format": "best_effort",
+}
+
+
+def judge(
+    settings: Settings,
+    run_id: str,
+    span_us: tuple[int, int],
+    while_waiting: Callable[[], None],
+) -> int:
+    """Compute the incidents that overlap a time, and write the changed ones to Kafka.
+
+    `span_us`: the first and the last event time of a replay, µs since 1970. `run_id` is that of new
+    and changed incidents. Return the number of written rows. Raises UserError.
+    """
+    failures: list[Failure] = []
+    rows = changed_incidents(as_user(settings, "analyst"), run_id, span_us, failures)
+    shipper = Shipper(kafka_access(settings, "replay"), while_waiting)
+    messages = [{"key": row["event_id"].encode(), "value": orjson.dumps(row)} for row in rows]
+    for first in range(0, len(messages), _SENT_AT_ONCE):
+        shipper.send(INCIDENTS_TOPIC, messages[first : first + _SENT_AT_ONCE])
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    reports = [rejected_line(each, run_id, now_ms).encode() for each in failures[:_SENT_AT_ONCE]]
+    shipper.send(REJECTED_TOPIC, [{"key": b"", "value": each} for each in reports])
+    shipper.flush()
+    return len(messages)
+
+
+def changed_incidents(
+    clickhouse: ClickHouse, run_id: str, span_us: tuple[int, int], failures: list[Failure]
+) -> list[Row]:
+    """Return the rows of schemas/incident.yaml that differ from the stored ones.
+
+    Errors of the correlator are appended to `failures`. Raises UserError.
+    """
+    fed = list(events_around(clickhouse, span_us))
+    known = {event["event_id"]: event for topic, event in fed if topic == INCIDENTS_TOPIC}
+    found = final_incidents(FleetHistory(run_id, *span_us), fed, failures)
+    return [row for row in found if not is_same_incident(row, known.get(row["event_id"]))]
+
+
+def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[Fed]:
+    """Yield all events that may belong to incidents of this time, as they were in Kafka.
+
+    An incident may involve the whole fleet, so they are the events of all runs. Inventory has no
+    time limit.
+    """
+    first_us, last_us = span_us
+    defined = events()
+    until = timestamp(last_us + KEEP_US)
+    for topic in (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC):
+        ago_us = USUAL_HOURS_US if topic == _STUNS else RUNNING_US
+        limits = {"since": timestamp(max(0, first_us - ago_us)), "until": until}
+        rows = _rows(clickhouse, _query(topic, defined[topic]), limits)
+        detector = next(iter(defined[topic].identity))
+        yield from ((topic, row | {"detector": detector}) for row in rows)
+    since_us = max(0, first_us - RUNNING_US - SEEN_US - STRETCH_US)
+    seen = _rows(clickhouse, _SEEN, {"since": timestamp(since_us), "until": until})
+    yield from ((SEEN_TOPIC, row) for row in seen)
+
+
+def _query(topic: str, event: Definition) -> str:
+    """Return the query for the newest rows of a kind of event."""
+    fields = ", ".join(name for name in event.fields if name != "detector")
+    if topic == INCIDENTS_TOPIC:
+        return _INCIDENTS.format(columns=fields, table=event.table)
+    condition = "started_at >= {since:String} AND started_at <= {until:String}"
+    if topic == INVENTORY_TOPIC:
+        condition = "TRUE"
+    return _EVENTS.format(columns=fields, table=event.table, condition=condition)
+
+
+def _rows(clickhouse: ClickHouse, query: str, limits: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the rows of a query one by one. Raises QueryError."""
+    rest = b""
+    for piece in clickhouse.stream(query, limits, output="JSONEachRow", settings=_AS_IN_KAFKA):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from map(orjson.loads, lines)
+    if rest:
+        yield orjson.loads(rest)
