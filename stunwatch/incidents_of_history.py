@@ -43,7 +43,7 @@ WHERE {condition}
 _INCIDENTS: Final = """
 SELECT {columns}
 FROM {table}
-WHERE opened_at >= {{since:String}} AND opened_at <= {{until:String}}
+WHERE opened_at BETWEEN {{since:DateTime64(6, 'UTC')}} AND {{until:DateTime64(6, 'UTC')}}
 ORDER BY version DESC
 LIMIT 1 BY event_id
 """
@@ -53,11 +53,13 @@ SELECT host, toUnixTimestamp64Micro(min(at)) AS seen_us
 FROM (
     SELECT host, event_time AS at
     FROM log_lines_stored
-    WHERE source = 'syslog' AND event_time >= {since:String} AND event_time <= {until:String}
+    WHERE
+        source = 'syslog'
+        AND event_time BETWEEN {since:DateTime64(6, 'UTC')} AND {until:DateTime64(6, 'UTC')}
     UNION ALL
     SELECT host, sampled_at AS at
     FROM latency_samples_stored
-    WHERE sampled_at >= {since:String} AND sampled_at <= {until:String}
+    WHERE sampled_at BETWEEN {since:DateTime64(6, 'UTC')} AND {until:DateTime64(6, 'UTC')}
 )
 WHERE host != ''
 GROUP BY host, toStartOfInterval(at, INTERVAL 10 MINUTE)
@@ -66,8 +68,6 @@ GROUP BY host, toStartOfInterval(at, INTERVAL 10 MINUTE)
 _AS_IN_KAFKA: Final = {
     "output_format_json_quote_64bit_integers": "0",
     "date_time_output_format": "iso",
-    # A limit that times are compared with is a text.
-    "date_time_input_format": "best_effort",
 }
 
 
@@ -116,16 +116,21 @@ def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[
     """
     first_us, last_us = span_us
     defined = events()
-    until = timestamp(last_us + KEEP_US)
+    until = _time(last_us + KEEP_US)
     for topic in (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC):
         ago_us = USUAL_HOURS_US if topic == _STUNS else RUNNING_US
-        limits = {"since": timestamp(max(0, first_us - ago_us)), "until": until}
+        limits = {"since": _time(first_us - ago_us), "until": until}
         rows = _rows(clickhouse, _query(topic, defined[topic]), limits)
         detector = next(iter(defined[topic].identity))
         yield from ((topic, row | {"detector": detector}) for row in rows)
-    since_us = max(0, first_us - RUNNING_US - SEEN_US - STRETCH_US)
-    seen = _rows(clickhouse, _SEEN, {"since": timestamp(since_us), "until": until})
+    since_us = first_us - RUNNING_US - SEEN_US - STRETCH_US
+    seen = _rows(clickhouse, _SEEN, {"since": _time(since_us), "until": until})
     yield from ((SEEN_TOPIC, row) for row in seen)
+
+
+def _time(since_1970_us: int) -> str:
+    """Return a time as a parameter of a query."""
+    return timestamp(max(0, since_1970_us)).removesuffix("Z").replace("T", " ")
 
 
 def _query(topic: str, event: Definition) -> str:
@@ -133,7 +138,7 @@ def _query(topic: str, event: Definition) -> str:
     fields = ", ".join(name for name in event.fields if name != "detector")
     if topic == INCIDENTS_TOPIC:
         return _INCIDENTS.format(columns=fields, table=event.table)
-    condition = "started_at >= {since:String} AND started_at <= {until:String}"
+    condition = "started_at BETWEEN {since:DateTime64(6, 'UTC')} AND {until:DateTime64(6, 'UTC')}"
     if topic == INVENTORY_TOPIC:
         condition = "TRUE"
     return _EVENTS.format(columns=fields, table=event.table, condition=condition)
