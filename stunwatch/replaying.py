@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
 
 import orjson
 from rich.console import Console
@@ -26,13 +25,12 @@ from stunwatch.ingest.replay import (
     BACKFILL,
     ESXTOP,
     REJECTED,
-    Message,
     Options,
     Plan,
-    Problem,
     Reading,
     SourceFile,
 )
+from stunwatch.ingest.replay.in_order import FileReading, InOrder
 from stunwatch.ingest.times import UptimeClock, utc_text
 from stunwatch.kafka import Kafka, Offsets
 from stunwatch.local.intake import why_intake_is_stopped
@@ -106,20 +104,6 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(self.summary)
 
 
-class FileReading(Protocol):
-    """The part of ingest.replay.Reading that `run` uses."""
-
-    lines_read: int
-
-    @property
-    def bytes_read(self) -> int: ...
-    @property
-    def consumed_bytes(self) -> int: ...
-    @property
-    def problem(self) -> Problem | None: ...
-    def __iter__(self) -> Iterator[list[Message]]: ...
-
-
 ReadingOf = Callable[[SourceFile, str, Options, UptimeClock], FileReading]
 """Creates the reader of a file of a run; all files of a run share the clock."""
 
@@ -160,23 +144,21 @@ def run(
     ):
         shipper = Shipper(access, show.waiting)
         show.stage("sending", what.size_bytes)
-        shipped_bytes = 0
         uptimes = UptimeClock()
         span = EventSpan()
-        for file in what.files:
-            reading = reading_of(file, run_id, options, uptimes)
-            try:
-                for messages in reading:
-                    span.look(messages)
-                    for topic, batch in by_topic(messages):
-                        shipper.send(topic, batch)
-                    show.at(shipped_bytes + reading.consumed_bytes)
-            finally:
+        files = InOrder(what.files, lambda file: reading_of(file, run_id, options, uptimes))
+        try:
+            for messages in files:
+                span.look(messages)
+                for topic, batch in by_topic(messages):
+                    shipper.send(topic, batch)
+                show.at(files.consumed_bytes)
+        finally:
+            for file, reading in files.begun:
                 counts.append((file.name, file.generation, reading.bytes_read, reading.lines_read))
                 outcome.read += reading.lines_read
-            shipped_bytes += file.size_bytes
-            if reading.problem:
-                outcome.problems.append(f"{reading.problem.path}: {reading.problem.sentence}")
+                if reading.problem:
+                    outcome.problems.append(f"{reading.problem.path}: {reading.problem.sentence}")
         shipper.flush()
         ends = kafka.ends([BACKFILL, ESXTOP])
         show.stage("detecting", None)

@@ -12,7 +12,7 @@ import sys
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from stunwatch.detectors.catalogue import literals
-from stunwatch.jobs.detect import LATENESS, detect, environment, job_settings, statements
+from stunwatch.jobs.detect import create_tables, detect, environment, job_settings
 
 
 def main() -> None:
@@ -32,11 +32,9 @@ def main() -> None:
     scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
     # No samples: only the cost of lines is measured.
     nothing = {**scan, "scan.startup.mode": "latest-offset"}
-    samples_scans = dict.fromkeys(LATENESS, nothing)
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))
     sought = (*literals(), *more)
-    for statement in statements(options.bootstrap, (options.topic,), scan, samples_scans, sought):
-        tables.execute_sql(statement)
+    create_tables(tables, options.bootstrap, (options.topic,), scan, nothing, sought)
     if options.what == "live":
         result = detect(tables, options.bootstrap, scan)
     else:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from pyflink.common import Configuration
+from pyflink.common import Configuration, Types
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
@@ -48,12 +48,13 @@ JOB = "stunwatch-detect-live"
 """The job's name, by which the job supervisor finds it, and its consumer group in Kafka."""
 
 LINE_TOPICS = ("esxi.syslog", "esxi.vmware_log", "esxi.backfill")
-LATENESS = {"esxi.esxtop": "'10' SECOND", "esxi.vcenter": "'3' MINUTE"}
-"""By topic of samples: how much later than others a sample may arrive without being late (SQL).
-vCenter is polled once a minute for all hosts, one batch after the other."""
+SAMPLE_TOPICS = ("esxi.esxtop", "esxi.vcenter")
+"""Topics of samples, live and of replays. The origin of a topic's samples is in its name."""
 
-UNITED = ("window_events", "short_window_records", "seen_samples")
-"""The views of samples.sql that other files read: the UNION of all origins."""
+SAMPLE_TYPE = Types.ROW(
+    [Types.DOUBLE() if number in (7, 8, 9, 10) else Types.STRING() for number in range(12)]
+)
+"""A row of the views `…_measured` in samples.sql."""
 
 LATE_TOPIC = "esxi.late"
 """Samples that arrived too late for their window."""
@@ -64,19 +65,53 @@ def scan_options() -> dict[str, str]:
     return {"scan.startup.mode": "earliest-offset", "properties.group.id": JOB}
 
 
+def create_tables(
+    tables: StreamTableEnvironment,
+    bootstrap: str,
+    topics: tuple[str, ...],
+    scan: dict[str, str],
+    samples_scan: dict[str, str],
+    sought: tuple[str, ...] | None = None,
+) -> None:
+    """Create the tables and views of functions.sql, samples.sql, windows.sql and detect.sql.
+
+    If `sought` is None, the prefilter passes lines with the detectors' literals.
+    """
+    for statement in (*_filled("functions.sql", {}), *sample_statements(bootstrap, samples_scan)):
+        tables.execute_sql(statement)
+    measured = tables.sql_query(
+        " UNION ALL ".join(f"SELECT * FROM {_origin(topic)}_measured" for topic in SAMPLE_TOPICS)
+    )
+    tables.create_temporary_view("sampled", windows(tables.to_append_stream(measured, SAMPLE_TYPE)))
+    for statement in (*_filled("windows.sql", {}), *statements(bootstrap, topics, scan, sought)):
+        tables.execute_sql(statement)
+
+
+def sample_statements(bootstrap: str, scan: dict[str, str]) -> list[str]:
+    """Return the statements of samples.sql for every topic of samples."""
+    return [
+        statement
+        for topic in SAMPLE_TOPICS
+        for statement in _filled(
+            "samples.sql",
+            {
+                "kafka_options": in_sql(kafka_options(bootstrap)),
+                "origin": _origin(topic),
+                "samples_topic": topic,
+                "samples_scan_options": in_sql(scan),
+            },
+        )
+    ]
+
+
 def statements(
     bootstrap: str,
     topics: tuple[str, ...],
     scan: dict[str, str],
-    samples_scans: Mapping[str, dict[str, str]],
     sought: tuple[str, ...] | None = None,
 ) -> list[str]:
-    """Return the statements of samples.sql for every topic of `samples_scans`, and of detect.sql.
-
-    If `sought` is None, the prefilter passes lines with the detectors' literals.
-    """
+    """Return the statements of detect.sql."""
     given: dict[str, Any] = {
-        **detector("latency").thresholds,
         "kafka_options": in_sql(kafka_options(bootstrap)),
         "topics": ";".join(topics),
         "written_topics": ";".join(written_topics()),
@@ -84,31 +119,21 @@ def statements(
         "literals": quoted("\n".join(literals() if sought is None else sought)),
         "longest_searched": LONGEST_SEARCHED,
         "copy_owner": quoted(OWNER_PATTERN),
-        "samples_condition": "`run_id` = 'live'",
     }
-    of_samples = ("samples.sql", "late_samples.sql")
-    united = (*UNITED, "late_samples")
-    origins = {topic.removeprefix("esxi."): topic for topic in samples_scans}
-    return [
-        *_filled("functions.sql", given),
-        *(
-            statement
-            for name in of_samples
-            for origin, topic in origins.items()
-            for statement in _filled(
-                name,
-                {
-                    **given,
-                    "origin": origin,
-                    "samples_topic": topic,
-                    "samples_scan_options": in_sql(samples_scans[topic]),
-                    "lateness": LATENESS[topic],
-                },
-            )
-        ),
-        *(_united(name, origins) for name in united),
-        *_filled("detect.sql", given),
-    ]
+    return _filled("detect.sql", given)
+
+
+def windows(samples: DataStream) -> DataStream:
+    """Aggregate rows of SAMPLE_TYPE in the JVM; windows.sql names the result."""
+    jvm = get_gateway().jvm
+    limits = jvm.java.util.HashMap()
+    for name, limit in detector("latency").thresholds.items():
+        limits.put(name, float(limit))
+    return DataStream(jvm.io.github.stunwatch.SampleWindows.of(samples._j_data_stream, limits))
+
+
+def _origin(topic: str) -> str:
+    return topic.removeprefix("esxi.")
 
 
 def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
@@ -117,12 +142,6 @@ def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
     filled = Template(code).substitute(given)
     return [part.strip() for part in (filled + "\n").split(";\n") if part.strip()]
-
-
-def _united(name: str, origins: Iterable[str]) -> str:
-    """Return the DDL of a view that unites the views of this name of all origins."""
-    rows = " UNION ALL ".join(f"SELECT * FROM {origin}_{name}" for origin in origins)
-    return f"CREATE TEMPORARY VIEW {name} AS {rows}"
 
 
 def track(candidates: DataStream) -> DataStream:
@@ -234,9 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
     scan = scan_options()
-    samples_scans = dict.fromkeys(LATENESS, scan)
-    for statement in statements(options.bootstrap, LINE_TOPICS, scan, samples_scans):
-        tables.execute_sql(statement)
+    create_tables(tables, options.bootstrap, LINE_TOPICS, scan, scan)
     job = detect(tables, options.bootstrap, scan).get_job_client()
     if job is not None:
         print(job.get_job_id(), flush=True)

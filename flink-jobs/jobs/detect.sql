@@ -1,5 +1,5 @@
 -- Tables and views of the JVM, before Python receives a line. Read by jobs/detect.py, which
--- replaces ${…}, after samples.sql, whose united views it uses.
+-- replaces ${…}, after windows.sql, whose views it uses.
 
 -- One row is one record (schemas/log_line.v1). The Kafka key is the log key, so that all records of
 -- a log share a partition and keep their order. Invalid JSON is skipped here; ClickHouse reads the

@@ -27,8 +27,8 @@ from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, fe
 from stunwatch.errors import UserError
 from stunwatch.incidents.correlator import SEEN_TOPIC
 from stunwatch.ingest.heads import load_patterns
-from stunwatch.ingest.records import owner_key
 from stunwatch.ingest.replay import Options, Plan
+from stunwatch.ingest.replay.in_order import group_of
 from stunwatch.triage.reading import RUN_ID, Numbered, Read, now, read, records_of, stretch_of
 
 Row = dict[str, Any]
@@ -138,12 +138,7 @@ def _groups(files: list[Numbered]) -> list[list[Numbered]]:
     """Group the files of one host, and those of one VM."""
     groups: dict[tuple[str, ...], list[Numbered]] = {}
     for number, file in files:
-        owner = (
-            (file.kind, file.datastore or "", file.vm or "")
-            if file.kind == "vmware_log"
-            else (file.kind, owner_key(file.host) if file.host else "")
-        )
-        groups.setdefault(owner, []).append((number, file))
+        groups.setdefault(group_of(file), []).append((number, file))
     return list(groups.values())
 
 

@@ -31,10 +31,8 @@ def test_the_jvm_and_python_compute_the_same_log_key() -> None:
         *(f"Event 812 : {text}" for text in TEXTS),
         "a line that was detected on esx07 in Site A: x",
     ]
-    scans = {"esxi.esxtop": {"a": "b"}}
-    [candidates] = [
-        each for each in statements("", ("",), {"a": "b"}, scans) if "VIEW candidates" in each
-    ]
+    made = statements("", ("",), {"a": "b"})
+    [candidates] = [each for each in made if "VIEW candidates" in each]
     owner = candidates.partition("SELECT")[2].partition(" AS `owner`")[0]
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     tables.get_config().set("python.executable", sys.executable)

@@ -10,7 +10,7 @@ import pytest
 
 from stunwatch.clickhouse import ClickHouse, QueryError
 from stunwatch.incidents.correlator import INVENTORY_TOPIC
-from stunwatch.jobs.detect import LATENESS, LINE_TOPICS, written_topics
+from stunwatch.jobs.detect import LINE_TOPICS, SAMPLE_TOPICS, written_topics
 from stunwatch.local import clickhouse
 from stunwatch.local.component import http_unhealthy_reason
 from stunwatch.local.principals import rights
@@ -32,7 +32,7 @@ def test_flink_may_write_exactly_the_topics_of_its_results() -> None:
 
 
 def test_flink_may_read_exactly_the_topics_of_its_job() -> None:
-    assert may("flink", "read") == {*LINE_TOPICS, *LATENESS, INVENTORY_TOPIC}
+    assert may("flink", "read") == {*LINE_TOPICS, *SAMPLE_TOPICS, INVENTORY_TOPIC}
 
 
 # -- ClickHouse: infra/clickhouse/users.xml.

@@ -1,0 +1,39 @@
+-- What io.github.stunwatch.SampleWindows writes, by kind. Read by jobs/detect.py after samples.sql.
+
+-- One row is one minute of one object (schemas/latency_window.v1), for its topic.
+CREATE TEMPORARY VIEW window_events AS
+SELECT `owner`, `message` AS `event` FROM sampled WHERE `kind` = 'window';
+
+-- Samples whose window was already closed. ClickHouse recomputes their minutes.
+CREATE TEMPORARY VIEW late_samples AS
+SELECT `owner`, `message` AS `event` FROM sampled WHERE `kind` = 'late';
+
+-- Which hosts send samples now; for lines see `seen` in detect.sql.
+CREATE TEMPORARY VIEW seen_samples AS
+SELECT `owner`, `event_time`, `host`, `run_id` FROM sampled WHERE `kind` = 'seen';
+
+-- A 10 s window near a slow one as a record. Its message contains the counts, as JSON. A progress
+-- record follows the last window of a replay.
+CREATE TEMPORARY VIEW short_window_records AS
+SELECT
+  `owner`,
+  `event_time`,
+  CASE `kind` WHEN 'progress' THEN 'progress' ELSE 'line' END AS `kind`,
+  'esxtop' AS `source`,
+  CAST(NULL AS STRING) AS `program`,
+  `host`,
+  CAST(NULL AS STRING) AS `vm`,
+  CAST(NULL AS STRING) AS `datastore`,
+  CAST(NULL AS STRING) AS `severity`,
+  CAST(NULL AS STRING) AS `thread`,
+  CAST(NULL AS STRING) AS `op_id`,
+  CAST(NULL AS STRING) AS `head`,
+  `message`,
+  CAST(NULL AS STRING) AS `file`,
+  CAST(NULL AS STRING) AS `generation`,
+  CAST(-1 AS BIGINT) AS `offset`,
+  `run_id`,
+  'exact' AS `time_quality`,
+  CAST(-1 AS BIGINT) AS `kafka_offset`
+FROM sampled
+WHERE `kind` IN ('short_window', 'progress');
