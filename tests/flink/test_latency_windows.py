@@ -1,35 +1,46 @@
-"""Samples become windows in the JVM, and 10 s windows become episodes, alike in both modes."""
+"""Samples become windows in the JVM, and 10 s windows become episodes; live and replayed alike."""
 
 from __future__ import annotations
 
+import random
 import sys
 from datetime import datetime, timedelta
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from pyflink.table import EnvironmentSettings, TableEnvironment
+from pyflink.common import Configuration, Row
+from pyflink.datastream import StreamExecutionEnvironment
+from rich.console import Console
 
 from stunwatch.detectors.catalogue import detector
-from stunwatch.jobs.detect import statements
+from stunwatch.engine.owners import LIVE
+from stunwatch.jobs.detect import SAMPLE_TYPE, windows
+from stunwatch.local import fetch, flink
+from stunwatch.settings import Settings
 from stunwatch.triage.windows import Windows
 from tests.detectors.cases import final_rows, run, short_window_record
+from tests.pipeline import settings_in
 
 pytestmark = pytest.mark.integration
 
 START = datetime(2024, 5, 6, 7, 0, 0)
 HOST = "esx01.lab.example"
-SAMPLES_TABLE = """
-CREATE TEMPORARY TABLE {origin}_samples (
-  `owner` STRING, `event_time` STRING, `kind` STRING, `host` STRING, `origin` STRING,
-  `object_class` STRING, `device` STRING, `davg_ms` DOUBLE, `kavg_ms` DOUBLE, `gavg_ms` DOUBLE,
-  `commands_per_second` DOUBLE, `run_id` STRING,
-  `sampled_at` AS CAST(REPLACE(REPLACE(`event_time`, 'T', ' '), 'Z', '') AS TIMESTAMP(3)),
-  WATERMARK FOR `sampled_at` AS `sampled_at` - INTERVAL '10' SECOND
-) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json')
-"""
+FIELDS = (
+    *("owner", "event_time", "kind", "host", "origin", "object_class", "device", "davg_ms"),
+    *("kavg_ms", "gavg_ms", "commands_per_second", "run_id"),
+)
+"""The fields of SampleWindows.FIELDS."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(tmp_path_factory: pytest.TempPathFactory) -> None:
+    fetch.ensure(settings_in(tmp_path_factory.mktemp("built")), Console(stderr=True))
+
+
+Found = dict[str, list[dict[str, Any]]]
+"""By kind of row: its fields, and those of its message."""
 
 
 def series(
@@ -47,7 +58,7 @@ def series(
             "davg_ms": value,
             "kavg_ms": 0.01,
             "commands_per_second": 100.0,
-            "run_id": "live",
+            "run_id": "r1",
             **more,
         }
         for number, value in enumerate(values)
@@ -68,38 +79,40 @@ SAMPLES = [
 ]
 
 
-def collected(mode: str, tmp_path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the one-minute windows, and the messages of the 10 s windows."""
-    rows = sorted(SAMPLES, key=lambda each: each["event_time"])
-    path = tmp_path / "samples.json"
-    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in rows))
-    settings = EnvironmentSettings.new_instance()
-    made = settings.in_streaming_mode() if mode == "STREAMING" else settings.in_batch_mode()
-    tables = TableEnvironment.create(made.build())
-    tables.get_config().set("table.local-time-zone", "UTC")
-    tables.get_config().set("python.executable", sys.executable)
-    tables.get_config().set("parallelism.default", "2")
-    for origin in ("esxtop", "vcenter"):
-        tables.execute_sql(SAMPLES_TABLE.format(origin=origin, path=path))
-    scans = {"esxi.esxtop": {"a": "b"}, "esxi.vcenter": {"a": "b"}}
-    for statement in statements("", ("",), {"a": "b"}, scans, "live"):
-        words = statement.split()
-        # The views of hosts that send lines need a Java function, and lines besides samples.
-        if words[2] == "VIEW" and "seen" not in words[3] and words[3] != "candidates":
-            tables.execute_sql(statement)
-    found = []
-    for query in (
-        "SELECT `event` FROM window_events",
-        "SELECT `message` FROM short_window_records",
-    ):
-        with tables.execute_sql(query).collect() as results:
-            found.append(sorted(row[0] for row in results))
-    return [orjson.loads(each) for each in found[0]], found[1]
+def collected(samples: list[dict[str, Any]]) -> Found:
+    """Send samples through the JVM's windows, in this order."""
+    configuration = Configuration()
+    configuration.set_string("python.executable", sys.executable)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    [jar] = flink.jars(Settings()).glob("stunwatch-prefilter-*.jar")
+    env.add_jars(jar.as_uri())
+    rows = [Row(*({"origin": "esxtop", **each}.get(name) for name in FIELDS)) for each in samples]
+    # One source, so that the samples arrive in this order.
+    stream = env.from_collection(rows, SAMPLE_TYPE).set_parallelism(1)
+    found: Found = {}
+    with windows(stream).execute_and_collect() as results:
+        for kind, owner, host, run_id, event_time, message in results:
+            told = orjson.loads(message) if message else {}
+            named = {"owner": owner, "host": host, "run_id": run_id, "event_time": event_time}
+            found.setdefault(kind, []).append({**named, **told, "message": message})
+    return found
 
 
-@pytest.mark.parametrize("mode", ["STREAMING", pytest.param("BATCH", marks=pytest.mark.slow)])
-def test_samples_give_windows_and_episodes(mode: str, tmp_path: Path) -> None:
-    windows, short_windows = collected(mode, tmp_path)
+def progress(run_id: str = "r1", owner: str = "esx01") -> dict[str, Any]:
+    return {"owner": owner, "event_time": "x", "kind": "progress", "run_id": run_id}
+
+
+def shown(found: Found, kind: str) -> list[str]:
+    return sorted(each["message"] for each in found[kind])
+
+
+def test_samples_give_windows_and_episodes() -> None:
+    found = collected([*sorted(SAMPLES, key=itemgetter("event_time")), progress()])
+    windows = found["window"]
+    short_windows = shown(found, "short_window")
+    assert [each["run_id"] for each in found["progress"]] == ["r1"]
+    assert "late" not in found and "seen" not in found
     assert len({each["event_id"] for each in windows}) == len(windows) == 7 * 10
     [second] = [
         each
@@ -150,3 +163,86 @@ def test_samples_give_windows_and_episodes(mode: str, tmp_path: Path) -> None:
         ("naa.twenty", "davg", "esxtop"): ("sustained", "07:01:00", "07:02:00", 60.0, 4),
         ("naa.kernel", "kavg", "esxtop"): ("sustained", "07:00:00", "", 7.5, 120),
     }
+
+
+def test_no_hosts_clock_or_delay_affects_another_host() -> None:
+    """Also of two runs: the samples of a replay and of a live host with the same name."""
+    alone = collected([*SAMPLES, progress()])
+    mixed = []
+    for number, each in enumerate(sorted(SAMPLES, key=itemgetter("event_time"))):
+        fast = datetime.fromisoformat(each["event_time"]) + timedelta(days=3)
+        slow = datetime.fromisoformat(each["event_time"]) - timedelta(days=3)
+        for owner, moment in (("fast", fast), ("slow", slow)):
+            time = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+            mixed.append({**each, "owner": owner, "host": owner, "event_time": time})
+        mixed.append(each)
+        live = {**each, "run_id": LIVE, "davg_ms": float(number % 7)}
+        mixed.append(live)
+    mixed += [progress(owner="fast"), progress(owner="slow"), progress(LIVE)]
+    # The samples of a whole host arrive after those of all others.
+    delayed = [{**each, "owner": "delayed", "host": "delayed"} for each in SAMPLES]
+    found = collected([*mixed, progress(), *delayed, progress(owner="delayed")])
+    assert not found.get("late")
+    for kind in ("window", "short_window"):
+        of_host = [each for each in found[kind] if (each["host"], each["run_id"]) == (HOST, "r1")]
+        assert sorted(each["message"] for each in of_host) == shown(alone, kind)
+        for host in ("fast", "slow", "delayed"):
+            own = [each for each in found[kind] if each["host"] == host]
+            assert len(own) == len(alone[kind])
+    # Live windows close by the clock of their object; the last ones wait for the wall clock.
+    live_minutes = [each for each in found["window"] if each["run_id"] == LIVE]
+    assert {each["window_start"][14:16] for each in live_minutes} == {f"{n:02}" for n in range(9)}
+    assert {each["host"] for each in found["seen"]} == {HOST}
+
+
+def test_late_samples_are_told_and_a_wrong_clock_is_left_behind() -> None:
+    steady = series("naa.steady", 5, [3.0] * 60)
+    seconds, minutes = steady[50], steady[20]
+    late = [*steady, {**seconds, "davg_ms": 4.0}, {**minutes, "davg_ms": 5.0}]
+    future = {**steady[0], "event_time": "2031-01-01T00:00:00Z"}
+    again = [{**each, "device": "naa.reset"} for each in [*steady[:30], future, *steady[30:]]]
+    found = collected([*late, *again, progress()])
+    # One is late for its ten seconds only, the other for its minute too.
+    assert [each["event_time"] for each in found["late"]] == [
+        "2024-05-06T07:04:10.000Z",
+        "2024-05-06T07:01:40.000Z",
+    ]
+    assert {each["device"] for each in found["late"]} == {"naa.steady"}
+    samples = {
+        each["window_start"]: each["samples"]
+        for each in found["window"]
+        if each["device"] == "naa.steady"
+    }
+    assert list(samples.values()) == [12, 12, 12, 12, 13]
+    reset = [each for each in found["window"] if each["device"] == "naa.reset"]
+    assert sum(each["samples"] for each in reset) == len(again)
+    assert {each["window_start"][:4] for each in reset} == {"2024", "2031"}
+
+
+BAD: list[dict[str, Any]] = [
+    {"davg_ms": float("nan"), "gavg_ms": float("inf")},
+    {"davg_ms": float("-inf")},
+    {"kavg_ms": float("nan"), "commands_per_second": float("inf")},
+    {"event_time": "x"},
+    {"event_time": "+99999999-01-01T00:00:00Z"},
+    {"event_time": "0001-01-01T00:00:00Z"},
+    {"event_time": None},
+    {"host": None},
+    {"device": None},
+    {"object_class": None},
+    {"kind": None},
+    {"run_id": None},
+    {"kind": "other"},
+    {"device": 'naa."}\n\u0000'},
+]
+
+
+def test_bad_samples_stop_nothing() -> None:
+    good = series("naa.steady", 5, [3.0] * 24)
+    bad = [{**each, **wrong} for each in good for wrong in BAD]
+    mixed = [*good, *bad]
+    random.Random(7).shuffle(bad)
+    found = collected([*mixed, progress()])
+    of_device = [each for each in found["window"] if each["device"] == "naa.steady"]
+    assert sum(each["samples"] for each in of_device if each["host"] == HOST) >= len(good)
+    assert all(b"NaN" not in each["message"].encode() for each in found["window"])
