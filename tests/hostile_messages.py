@@ -22,7 +22,7 @@ SCHEMAS: Final = {
 }
 TIME: Final = {"type": "string", "pattern": SCHEMAS["stun.v1"]["properties"]["ended_at"]["pattern"]}
 SCHEMAS["late"] = {
-    # jobs/late_samples.sql writes these messages only for ClickHouse.
+    # SampleWindows writes these messages only for ClickHouse.
     "x-topics": ["esxi.late"],
     "type": "object",
     "required": ["event_time", "object_class", "device", "run_id"],

@@ -202,10 +202,6 @@ def job_settings(name: str, parallelism: int) -> dict[str, str]:
         "python.fn-execution.bundle.time": "100",
         # Timestamps without a zone are UTC.
         "table.local-time-zone": "UTC",
-        # An idle partition must not hold back the watermark.
-        "table.exec.source.idle-timeout": "10s",
-        # State of a device that is no longer measured expires.
-        "table.exec.state.ttl": "1h",
         # Log keys whose state Python caches. Others cost a round trip to the JVM.
         "python.state.cache-size": "10000",
     }

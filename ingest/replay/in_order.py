@@ -179,17 +179,21 @@ class _Open:
             if record.get("kind") != "progress":
                 others.append((topic, key, record))
                 continue
-            known = self._progress.get((topic, key))
-            if known is None or known["event_time"] <= record["event_time"]:
+            if self._is_newer(topic, key, record):
                 self._progress[topic, key] = record
         return others
 
     def _note_samples(self, batch: list[Message]) -> None:
         """Remember the end of the samples of each host, from a row of esxtop."""
         for topic, key, record in (batch[0], batch[-1]):
-            known = self._progress.get((topic, key))
-            if topic == ESXTOP and (known is None or known["event_time"] < record["event_time"]):
+            if topic == ESXTOP and self._is_newer(topic, key, record):
                 self._progress[topic, key] = _end_of_samples(record)
+
+    def _is_newer(self, topic: str, key: str, record: Record) -> bool:
+        known = self._progress.get((topic, key))
+        return known is None or _without_zone(known["event_time"]) < _without_zone(
+            record["event_time"]
+        )
 
 
 def groups(files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:

@@ -26,8 +26,7 @@ KEPT: Final = timedelta(hours=1)
 """How long a host keeps its steps."""
 
 SPAN: Final = timedelta(minutes=2)
-"""Maximum time span of one round. After an outage, all objects catch up together, span by span:
-jobs/detect.py accepts samples that are up to three minutes behind others."""
+"""Maximum time span of one round. After an outage, all objects catch up together, span by span."""
 
 AT_ONCE: Final = {"HostSystem": 10, "VirtualMachine": 100}
 """Objects per call. An answer then has about a megabyte."""

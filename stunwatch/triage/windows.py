@@ -1,4 +1,4 @@
-"""Aggregates esxtop's samples in 10 s windows, like jobs/samples.sql in the JVM.
+"""Aggregates esxtop's samples in 10 s windows, like SampleWindows in the JVM.
 
 A window without a slow sample is stored as one integer, so that a day of thousands of devices fits
 in memory.

@@ -1,10 +1,10 @@
 """Latency episodes of one host's devices.
 
 Measurements of esxtop or vCenter arrive as windows of ten seconds (`ShortWindow`), aggregated by
-the JVM (jobs/samples.sql): the number of samples, of those above the threshold (slow) and of those
-above the closing threshold (warm). A line of Storage I/O Control is a window with one sample. Slow
-windows form a chain. It continues while warm windows follow soon, and ends when later windows show
-that none does. Missing windows do not end it: the file may simply end.
+the JVM (SampleWindows.java): the number of samples, of those above the threshold (slow) and of
+those above the closing threshold (warm). A line of Storage I/O Control is a window with one sample.
+Slow windows form a chain. It continues while warm windows follow soon, and ends when later windows
+show that none does. Missing windows do not end it: the file may simply end.
 
 The result is a pure function of the windows kept and the state folded from older ones.
 """
@@ -297,7 +297,7 @@ def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, ShortWindow]]:
 
 
 def _is_above(latency_ms: float, limit_ms: float, commands: float) -> bool:
-    """True if a sample counts as above the limit. The same rule as in jobs/samples.sql."""
+    """True if a sample counts as above the limit. The same rule as in SampleWindows.java."""
     if latency_ms <= limit_ms:
         return False
     waiting = commands * (latency_ms / limit_ms - 1)
