@@ -20,7 +20,7 @@ from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.events import timestamp
 from stunwatch.engine.failures import REJECTED_TOPIC, Failure, rejected_line
 from stunwatch.engine.history import Fed, FleetHistory, Row, final_incidents, is_same_incident
-from stunwatch.incidents.configuration import HOUR_US, KEEP_US, RUNNING_US, SEEN_US
+from stunwatch.incidents.configuration import BAD_STUN_US, HOUR_US, KEEP_US, RUNNING_US, SEEN_US
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.hosts_seen import STRETCH_US
 from stunwatch.incidents.signals import TOPICS
@@ -95,6 +95,28 @@ def judge(
     return len(messages)
 
 
+def judge_replays(
+    settings: Settings, run_id: str, while_waiting: Callable[[], None] = lambda: None
+) -> int:
+    """Compute the incidents of all replays again, because the inventory has changed.
+
+    Live incidents of the same time are computed again, too. Return the number of changed rows.
+    """
+    defined = events()
+    spans = " UNION ALL ".join(
+        f"SELECT started_at FROM {defined[topic].table} WHERE run_id != 'live'" for topic in TOPICS
+    )
+    query = f"""
+        SELECT
+            toUnixTimestamp64Micro(min(started_at)),
+            toUnixTimestamp64Micro(max(started_at)),
+            count()
+        FROM ({spans})
+    """
+    [(first_us, last_us, count)] = as_user(settings, "analyst").rows(query)
+    return judge(settings, run_id, (first_us, last_us), while_waiting) if count else 0
+
+
 def changed_incidents(
     clickhouse: ClickHouse, run_id: str, span_us: tuple[int, int], failures: list[Failure]
 ) -> list[Row]:
@@ -141,6 +163,9 @@ def _query(topic: str, event: Definition) -> str:
     condition = "started_at BETWEEN {since:DateTime64(6, 'UTC')} AND {until:DateTime64(6, 'UTC')}"
     if topic == INVENTORY_TOPIC:
         condition = "TRUE"
+    elif topic == _STUNS:
+        # Nearly all stuns are short and belong to no incident.
+        condition += f" AND duration_us >= {BAD_STUN_US}"
     return _EVENTS.format(columns=fields, table=event.table, condition=condition)
 
 

@@ -13,7 +13,9 @@ import typer
 
 from stunwatch.access import kafka_access
 from stunwatch.consumers import wait_until_read
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.errors import UserError
+from stunwatch.incidents_of_history import judge_replays
 from stunwatch.ingest.records import owner_key
 from stunwatch.inventory.files import Reading, Source, read
 from stunwatch.inventory.items import items_of
@@ -116,8 +118,13 @@ def load(
             shipper.send(TOPIC, [{"key": key, "value": orjson.dumps(item)} for item in items])
         shipper.flush()
         wait_until_read(kafka, "clickhouse-events", kafka.ends([TOPIC]), lambda: None)
+        status.update("computing the incidents of replays again")
+        changed = judge_replays(settings, run_id)
+        if changed:
+            ends = kafka.ends([INCIDENTS_TOPIC])
+            wait_until_read(kafka, "clickhouse-events", ends, lambda: None)
     if output is Format.JSON:
-        print_json(_as_json(reading, counts))
+        print_json(_as_json(reading, counts) | {"incidents_changed": changed})
     for source in reading.sources:
         commands = ", ".join(output.command for output in source.outputs)
         observed = in_zone(source.observed_at, settings.site_timezone)
@@ -129,6 +136,11 @@ def load(
         f" {counts['host_alias']:,} names of hosts.",
         soft_wrap=True,
     )
+    if changed:
+        console.print(
+            f"Changed {changed:,} incidents of replays. See them: stunwatch incident list --all",
+            soft_wrap=True,
+        )
     if reading.problems:
         raise typer.Exit(EXIT_INCOMPLETE)
 
