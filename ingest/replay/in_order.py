@@ -208,10 +208,13 @@ def groups(files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:
 
 
 def group_of(file: SourceFile) -> tuple[str, ...]:
-    """Return what the files of one log key have in common."""
+    """Return what the files of one log key have in common.
+
+    The host that lines name wins over that of the folder, as in records.
+    """
     if file.kind == "vmware_log":
         return file.kind, file.datastore or "", file.vm or ""
-    return file.kind, owner_key(file.host) if file.host else ""
+    return file.kind, owner_key(file.named_host or file.host) if file.host else ""
 
 
 def _end_of_samples(sample: Record) -> Record:

@@ -103,6 +103,7 @@ class SourceFile:
     size_bytes: int  # on disk, possibly compressed
     written_at: datetime
     first_event_time: str  # the modification time if the file contains no time
+    named_host: str | None = None  # the host that its first lines name
     is_wrapped: bool = False  # its lines are wrapped: see wrapped.py
 
     @property
@@ -361,6 +362,7 @@ class _Planner:
             if vm is None and not is_wrapped:  # a wrapped line may contain its VM
                 raise UnreadableError(NO_VM_OF_FILE)
         first_line = strip_terminator(head.partition(b"\n")[0])
+        first_event_time, named_host = self._start(candidate, kind, head, is_wrapped)
         return SourceFile(
             path=candidate.path,
             name=candidate.name,
@@ -371,13 +373,15 @@ class _Planner:
             generation=generation_of(first_line),
             size_bytes=candidate.path.stat().st_size,
             written_at=candidate.written_at,
-            first_event_time=self._first_event_time(candidate, kind, head, is_wrapped),
+            first_event_time=first_event_time,
+            named_host=named_host,
             is_wrapped=is_wrapped,
         )
 
-    def _first_event_time(
+    def _start(
         self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
-    ) -> str:
+    ) -> tuple[str, str | None]:
+        """Return the first event time of a file, and the host that the lines until then name."""
         if kind in ("syslog", "vmware_log"):
             lines = (WrappedRecords if is_wrapped else LineRecords)(
                 Origin(run_id="", source=kind, file=candidate.name),
@@ -386,10 +390,10 @@ class _Planner:
                 year=self._options.year,
             )
             for raw in _whole_lines(head):
-                lines.make(strip_terminator(raw), "")
+                record = lines.make(strip_terminator(raw), "")
                 if lines.last_event_time is not None:
-                    return lines.last_event_time
-        return utc_text(candidate.written_at)
+                    return lines.last_event_time, record.get("host")
+        return utc_text(candidate.written_at), None
 
     def _archive(self, archive: _Candidate) -> None:
         """Unpack the logs of a tar archive and add them."""

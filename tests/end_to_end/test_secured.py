@@ -96,8 +96,8 @@ def test_shippers_may_write_but_not_read() -> None:
 
 
 @pytest.mark.unit
-def test_only_flink_may_write_events() -> None:
-    told = {"events.inventory", "events.task"}
+def test_only_flink_may_write_events_of_lines() -> None:
+    told = {"events.inventory", "events.task", "events.incident"}
     for principal in LIMITED:
         detected = {each for each in granted(principal, "write") if each.startswith("events.")}
         assert principal == "flink" or detected <= told

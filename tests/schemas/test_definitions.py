@@ -168,8 +168,9 @@ def test_a_class_has_the_fields_of_its_definition(row: type) -> None:
     assert [name for name in names if not fits(hints[name], event.fields[name])] == []
 
 
-def test_flink_sql_writes_the_fields_of_a_latency_window() -> None:
-    text = (ROOT / "flink-jobs/jobs/samples.sql").read_text()
-    _, _, written = text.partition("_window_events AS")
-    named = re.findall(r"'(\w+)' VALUE", written.partition(";")[0])
+def test_java_writes_the_fields_of_a_latency_window() -> None:
+    functions = ROOT / "flink-jobs/functions/src/main/java/io/github/stunwatch"
+    text = (functions / "SampleWindows.java").read_text()
+    _, _, written = text.partition("private Row minuteRow(")
+    named = re.findall(r'told\.put\(\s*"(\w+)"', written.partition("return Row.of(")[0])
     assert named == [*definitions()["latency_window"].fields]

@@ -16,11 +16,11 @@ from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.failures import Failure
 from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, final_incidents
-from stunwatch.engine.owner import epoch_microseconds
 from stunwatch.engine.owners import bucket_of_owner
-from stunwatch.engine.tracking import RECORD_FIELDS, Track, to_record_row
+from stunwatch.engine.tracking import Track, to_record_row
 from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
+from stunwatch.ingest.replay.in_order import InOrder
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
 from stunwatch.triage.finding import VIEWS, find
@@ -30,23 +30,26 @@ from tests.end_to_end import logs
 
 pytestmark = pytest.mark.integration
 
-
 RUN_ID = "triage"
-_KIND, _TIME, _OFFSET = map(RECORD_FIELDS.index, ("kind", "event_time", "kafka_offset"))
 
 
-def tracked(rows: list[Row]) -> list[Any]:
-    """Send rows of `candidates` through Track, in the order of their time like a replay."""
-    buckets: dict[str, Flink] = {}
-    found: list[Any] = []
-    for row in sorted(rows, key=_order):
-        bucket = bucket_of_owner(row[0], RUN_ID)
-        if bucket not in buckets:
-            buckets[bucket] = Flink(Track(), bucket)
-        flink = buckets[bucket]
-        found += flink.function.process_element(row, flink.context)
-    assert not any(each.failures for each in buckets.values())
-    return found
+class Tracking:
+    """The operator of both steps, with a state for each bucket."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, Flink] = {}
+        self.events: list[Row] = []
+
+    def feed(self, bucket: str, row: Row) -> None:
+        if bucket not in self.buckets:
+            self.buckets[bucket] = Flink(Track(), bucket)
+        flink = self.buckets[bucket]
+        for each in flink.function.process_element(row, flink.context):
+            if isinstance(each[0], OutputTag):
+                self.feed(*each[1])
+            else:
+                self.events.append(each)
+        assert not flink.failures
 
 
 def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
@@ -54,33 +57,29 @@ def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
     rows, span, windows, offset = [], EventSpan(), Windows(), 0
     uptimes, seen = UptimeClock(), dict[Any, str]()
     with plan(paths, Options()) as what:
-        for file in what.files:
-            for messages in Reading(file, RUN_ID, Options(), uptimes=uptimes):
-                span.look(messages)
-                for topic, key, record in messages:
-                    offset += 1
-                    is_line = record.get("kind") == "line" and topic != REJECTED
-                    name = record.get("source"), record.get("host")
-                    if (
-                        is_line
-                        and name[0] != "vmware_log"
-                        and name[1]
-                        and record["event_time"][:15] > seen.get(name, "")
-                    ):
-                        seen[name] = record["event_time"][:15]
-                        rows.append(to_record_row({**record, "owner": key, "kind": "seen"}))
-                    if topic == ESXTOP:
-                        windows.add(key, record)
-                    elif topic == BACKFILL:
-                        owner = owner_of(record["message"], key) if is_line else key
-                        placed = {**record, "owner": owner, "kafka_offset": offset}
-                        rows.append(to_record_row(placed))
+        files = InOrder(what.files, lambda file: Reading(file, RUN_ID, Options(), uptimes=uptimes))
+        for messages in files:
+            span.look(messages)
+            for topic, key, record in messages:
+                offset += 1
+                is_line = record.get("kind") == "line" and topic != REJECTED
+                name = record.get("source"), record.get("host")
+                if (
+                    is_line
+                    and name[0] != "vmware_log"
+                    and name[1]
+                    and record["event_time"][:15] > seen.get(name, "")
+                ):
+                    seen[name] = record["event_time"][:15]
+                    rows.append(to_record_row({**record, "owner": key, "kind": "seen"}))
+                if topic == ESXTOP and is_line:
+                    windows.add(key, record)
+                elif topic == BACKFILL:
+                    owner = owner_of(record["message"], key) if is_line else key
+                    placed = {**record, "owner": owner, "kafka_offset": offset}
+                    rows.append(to_record_row(placed))
     rows += [to_record_row(record) for _, record in windows.records(RUN_ID)]
     return rows, span
-
-
-def _order(row: Row) -> tuple[bool, int, int]:
-    return row[_KIND] == "progress", epoch_microseconds(row[_TIME]), row[_OFFSET] or 0
 
 
 def told(rows: list[Row], topics: Container[str]) -> Iterator[Fed]:
@@ -90,9 +89,10 @@ def told(rows: list[Row], topics: Container[str]) -> Iterator[Fed]:
 def flink(paths: list[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the final rows by id: topic and event."""
     rows, span = candidates(paths)
-    first = tracked(rows)
-    facts = [each[1][1] for each in first if isinstance(each[0], OutputTag)]
-    events = [each for each in first if not isinstance(each[0], OutputTag)] + tracked(facts)
+    tracking = Tracking()
+    for row in rows:
+        tracking.feed(bucket_of_owner(row[0], RUN_ID), row)
+    events = tracking.events
     failures: list[Failure] = []
     fed = list(told(events, FED_TOPICS))
     for incident in final_incidents(FleetHistory(RUN_ID, *span.span_us), fed, failures):
