@@ -80,7 +80,7 @@ def judge(
     """Compute the incidents that overlap a time, and write the changed ones to Kafka.
 
     `span_us`: the first and the last event time of a replay, µs since 1970. `run_id` is that of new
-    and changed incidents. Return the number of written rows. Raises UserError.
+    incidents. Return the number of written rows. Raises UserError.
     """
     failures: list[Failure] = []
     rows = changed_incidents(as_user(settings, "analyst"), run_id, span_us, failures)
@@ -127,7 +127,9 @@ def changed_incidents(
     fed = list(events_around(clickhouse, span_us))
     known = {event["event_id"]: event for topic, event in fed if topic == INCIDENTS_TOPIC}
     found = final_incidents(FleetHistory(run_id, *span_us), fed, failures)
-    return [row for row in found if not is_same_incident(row, known.get(row["event_id"]))]
+    changed = [row for row in found if not is_same_incident(row, known.get(row["event_id"]))]
+    # A live incident stays one when a replay changes it: only those alert.
+    return [row | {"run_id": known.get(row["event_id"], row)["run_id"]} for row in changed]
 
 
 def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[Fed]:

@@ -28,11 +28,13 @@ class Replayed:
     views: dict[str, list[tuple[Any, ...]]]
     """The views before the second replay."""
     views_again: dict[str, list[tuple[Any, ...]]]
+    incidents: list[dict[str, Any]]
+    """The incidents after the second replay. Later tests add lines of the same time."""
 
 
 @pytest.fixture(scope="session")
 def replayed(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    """Replay the bundled incident and every folder of `logs` in one run, which takes 20 seconds.
+    """Replay the bundled incident and every folder of `logs` in one run.
 
     Then replay all of it once more, before any test adds data that incidents depend on.
 
@@ -43,4 +45,5 @@ def replayed(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Re
     done = pipeline.run("replay", *paths, code=EXIT_INCOMPLETE)
     views = pipeline.views()
     again = pipeline.run("replay", *paths, code=EXIT_INCOMPLETE)
-    return Replayed(root, paths, done.stderr, again.stderr, views, pipeline.views())
+    incidents = pipeline.reader.named_rows("SELECT * FROM incidents")
+    return Replayed(root, paths, done.stderr, again.stderr, views, pipeline.views(), incidents)

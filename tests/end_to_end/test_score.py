@@ -24,7 +24,8 @@ def test_a_small_simulated_fleet_meets_every_target_of_the_score(
         missed = [each for each in section.figures if not each.is_met]
         assert not missed, (section.name, missed, section.examples)
     # Compare with `triage`, which reads the night's files without the pipeline.
-    counts = assert_same(pipeline, [tmp_path], f"run_id = '{about['run_id']}'")
+    incidents = pipeline.reader.named_rows("SELECT * FROM incidents")
+    counts = assert_same(pipeline, [tmp_path], [about["run_id"]], incidents)
     assert counts["stuns"]
     assert counts["incidents"]
 

@@ -14,8 +14,7 @@ def test_triage_finds_the_same_rows_as_the_pipeline(replayed: Replayed, pipeline
     # The second replay wrote the same rows again with its own run ID.
     runs = re.findall(r"run (\d{4}-[\w-]+)\)", replayed.said + replayed.said_again)
     assert len(runs) == 2
-    condition = f"run_id IN ({', '.join(map(repr, runs))})"
-    counts = assert_same(pipeline, replayed.paths, condition)
+    counts = assert_same(pipeline, replayed.paths, runs, replayed.incidents)
     assert replayed.paths[0] == INCIDENT
     assert all(counts[view] for view in ("stuns", "reservation_conflicts", "incidents")), counts
     assert counts["latency_episodes"], counts
