@@ -92,12 +92,6 @@ def test_a_scenario_live_and_replayed_is_one_incident(pipeline: Pipeline, tmp_pa
         )
     before = Kafka(kafka_access(pipeline.settings, ADMIN)).ends([INCIDENTS_TOPIC])
     pipeline.run("replay", tmp_path)
-    [replayed] = {
-        each["event_id"]: each
-        for each in told_since(pipeline, before)
-        if HOSTS[0] in each["hosts"] and each["run_id"] != "live"
-    }.values()
-    told = (replayed["event_id"], replayed["state"], replayed["scope"], replayed["is_deleted"])
-    assert told == (live[0], "closed", "array_or_fabric", 0)
-    # The same facts give the same row: the first one stays.
+    # The same facts give the same row: nothing is written again.
+    assert not [each for each in told_since(pipeline, before) if HOSTS[0] in each["hosts"]]
     assert pipeline.rows(ROWS) == [live]
