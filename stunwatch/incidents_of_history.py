@@ -19,11 +19,18 @@ from stunwatch.definitions import Definition, events
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.events import timestamp
 from stunwatch.engine.failures import REJECTED_TOPIC, Failure, rejected_line
-from stunwatch.engine.history import Fed, FleetHistory, Row, final_incidents, is_same_incident
+from stunwatch.engine.history import (
+    Fed,
+    FleetHistory,
+    Row,
+    final_incidents,
+    is_same_incident,
+)
+from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.configuration import BAD_STUN_US, HOUR_US, KEEP_US, RUNNING_US, SEEN_US
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.hosts_seen import STRETCH_US
-from stunwatch.incidents.signals import TOPICS
+from stunwatch.incidents.signals import TOPICS, microseconds
 from stunwatch.settings import Settings
 from stunwatch.shipping import Shipper
 
@@ -48,8 +55,15 @@ ORDER BY version DESC
 LIMIT 1 BY event_id
 """
 
+# Lines that are newer than an open incident may close it.
+_OPEN: Final = """
+SELECT toUnixTimestamp64Micro(min(opened_at)), count()
+FROM incidents_stored FINAL
+WHERE state = 'open' AND run_id != 'live'
+"""
+
 _SEEN: Final = """
-SELECT host, toUnixTimestamp64Micro(min(at)) AS seen_us
+SELECT host, toUnixTimestamp64Micro(min(at)) AS seen_us, toUnixTimestamp64Micro(max(at)) AS last_us
 FROM (
     SELECT host, event_time AS at
     FROM log_lines_stored
@@ -124,21 +138,44 @@ def changed_incidents(
 
     Errors of the correlator are appended to `failures`. Raises UserError.
     """
-    fed = list(events_around(clickhouse, span_us))
+    [(opened_us, count)] = clickhouse.rows(_OPEN)
+    if count:
+        span_us = min(span_us[0], opened_us), span_us[1]
+    return changes(list(events_around(clickhouse, span_us)), run_id, span_us, failures)
+
+
+def changes(
+    fed: list[Fed], run_id: str, span_us: tuple[int, int], failures: list[Failure]
+) -> list[Row]:
+    """Return the incidents that new events of a time change, from all events around it.
+
+    An event matters to incidents that began hours before, and stuns to the seasonal baseline of the
+    weeks after it. So the incidents of that time are computed again, too: the order of loads does
+    not matter.
+    """
+    first_us, last_us = affected(span_us)
+    newest_us = max((_newest_us(*each) for each in fed), default=0)
+    span_us = first_us, max(span_us[1], min(last_us, newest_us))
     known = {event["event_id"]: event for topic, event in fed if topic == INCIDENTS_TOPIC}
-    found = final_incidents(FleetHistory(run_id, *span_us), fed, failures)
-    changed = [row for row in found if not is_same_incident(row, known.get(row["event_id"]))]
-    # A live incident stays one when a replay changes it: only those alert.
-    return [row | {"run_id": known.get(row["event_id"], row)["run_id"]} for row in changed]
+    changed = []
+    for row in final_incidents(FleetHistory(run_id, *span_us), fed, failures):
+        before = known.get(row["event_id"])
+        if is_same_incident(row, before):
+            continue
+        if before and (before["run_id"], before["state"]) == (LIVE, "open"):
+            continue  # the live job still writes it
+        # A live incident stays one when a replay changes it: only those alert.
+        changed.append(row | {"run_id": before["run_id"]} if before else row)
+    return changed
 
 
 def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[Fed]:
-    """Yield all events that may belong to incidents of this time, as they were in Kafka.
+    """Yield all events that may belong to incidents that this time affects, as in Kafka.
 
     An incident may involve the whole fleet, so they are the events of all runs. Inventory has no
     time limit.
     """
-    first_us, last_us = span_us
+    first_us, last_us = affected(span_us)
     defined = events()
     until = _time(last_us + KEEP_US)
     for topic in (*TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC):
@@ -155,6 +192,20 @@ def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[
 def _time(since_1970_us: int) -> str:
     """Return a time as a parameter of a query."""
     return timestamp(max(0, since_1970_us)).removesuffix("Z").replace("T", " ")
+
+
+def affected(span_us: tuple[int, int]) -> tuple[int, int]:
+    """Return the time whose incidents events of a span may change."""
+    return span_us[0] - RUNNING_US, span_us[1] + USUAL_HOURS_US
+
+
+def _newest_us(topic: str, event: Row) -> int:
+    """Return the newest time of an event, or of the lines of a host."""
+    if topic == SEEN_TOPIC:
+        return int(event["last_us"] if "last_us" in event else event["seen_us"])
+    if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
+        return 0
+    return microseconds(event["ended_at"] or event["started_at"])
 
 
 def _query(topic: str, event: Definition) -> str:
