@@ -82,7 +82,7 @@ class _Progress:
 
     def left(self) -> int:
         """Return how many messages are unread."""
-        committed = self._kafka.committed(self._group)
+        committed = self._kafka.committed(self._group, self._ends)
         left = sum(max(0, end - committed.get(place, 0)) for place, end in self._ends.items())
         if left != self._before:
             self._before, self._moved_at = left, time.monotonic()

@@ -10,7 +10,7 @@ from stunwatch.access import Access
 from stunwatch.errors import UserError
 
 if TYPE_CHECKING:  # part of an extra: `--help` works without it
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
 Offsets = dict[tuple[str, int], int]
@@ -32,7 +32,9 @@ class Kafka:
 
         self._bootstrap = access["bootstrap.servers"]
         self._patience_seconds = patience_seconds
-        self._admin = AdminClient(access | {"log_level": 0, "reconnect.backoff.max.ms": 1000})
+        self._settings = access | {"log_level": 0, "reconnect.backoff.max.ms": 1000}
+        self._admin = AdminClient(self._settings)
+        self._members: dict[str, Consumer] = {}
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return all partitions of these topics."""
@@ -69,18 +71,39 @@ class Kafka:
 
         return self._patiently(ask)
 
-    def committed(self, group: str) -> Offsets:
-        """Return a consumer group's committed offsets; partitions without a commit are absent."""
-        from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415 (in an extra)
+    def committed(self, group: str, places: Iterable[tuple[str, int]] | None = None) -> Offsets:
+        """Return a consumer group's committed offsets; partitions without a commit are absent.
+
+        `places` are the partitions to look at, as (topic, partition): all of the broker by default.
+        """
+        from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
+
+        if places is None:
+            topics = self._patiently(lambda: self._admin.list_topics(timeout=5).topics)
+            wanted = self.partitions(topics)
+        else:
+            wanted = [TopicPartition(*place) for place in places]
+        member = self._member(group)
 
         def ask() -> Offsets:
-            asked = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=5
-            )
-            found = asked[group].result().topic_partitions
+            found = member.committed(wanted, timeout=5)
             return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
         return self._patiently(ask)
+
+    def _member(self, group: str) -> Consumer:
+        """Return a consumer with the group's name, which never joins the group.
+
+        AdminClient.list_consumer_group_offsets is not used: if the broker restarts while it waits
+        for the group's coordinator, librdkafka 2.16 can end the process (an assertion in
+        rd_kafka_enq_once_del_source_return, which only requests to a coordinator reach).
+        """
+        from confluent_kafka import Consumer  # noqa: PLC0415 (in an extra)
+
+        if group not in self._members:
+            settings = self._settings | {"group.id": group, "enable.auto.commit": False}
+            self._members[group] = Consumer(settings)
+        return self._members[group]
 
     def groups(self) -> list[str]:
         """Return all consumer groups."""

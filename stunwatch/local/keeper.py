@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from stunwatch import dashboards
@@ -262,9 +263,14 @@ class Positions:
         self._settings = settings
         self._progress = Progress()
 
+    @cached_property
+    def _broker(self) -> Kafka:
+        # One client for all ticks: it has a connection per consumer group.
+        return Kafka(kafka_access(self._settings, "metrics"), patience_seconds=0)
+
     def tick(self) -> None:
         """Compare the consumers' offsets with those of the last tick."""
-        broker = Kafka(kafka_access(self._settings, "metrics"), patience_seconds=0)
+        broker = self._broker
         committed = {group: broker.committed(group) for group in broker.groups()}
         found: dict[str, dict[str, float]] = {}
         stuck = self._progress.stuck(broker.ends(wanted_topics()), committed, time.monotonic())

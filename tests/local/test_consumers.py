@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Broker:
     def __init__(self) -> None:
         self.offsets: Offsets = {}
 
-    def committed(self, group: str) -> Offsets:
+    def committed(self, group: str, places: Iterable[tuple[str, int]]) -> Offsets:
         return self.offsets
 
 
