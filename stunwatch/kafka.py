@@ -17,6 +17,9 @@ Offsets = dict[tuple[str, int], int]
 """Offsets by (topic, partition)."""
 
 
+TIMEOUT_S = 5.0
+"""How long one request may take before it is sent again."""
+
 T = TypeVar("T")
 
 
@@ -40,7 +43,7 @@ class Kafka:
         """Return all partitions of these topics."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
 
-        found = self._patiently(lambda: self._admin.list_topics(timeout=5).topics)
+        found = self._patiently(lambda: self._admin.list_topics(timeout=TIMEOUT_S).topics)
         return [
             TopicPartition(topic, partition)
             for topic in topics
@@ -63,7 +66,7 @@ class Kafka:
         wanted = dict.fromkeys(self.partitions(topics), which)
 
         def ask() -> Offsets:
-            found = self._admin.list_offsets(wanted, request_timeout=5)
+            found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
             return {
                 (each.topic, each.partition): future.result().offset
                 for each, future in found.items()
@@ -79,14 +82,14 @@ class Kafka:
         from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
 
         if places is None:
-            topics = self._patiently(lambda: self._admin.list_topics(timeout=5).topics)
+            topics = self._patiently(lambda: self._admin.list_topics(timeout=TIMEOUT_S).topics)
             wanted = self.partitions(topics)
         else:
             wanted = [TopicPartition(*place) for place in places]
         member = self._member(group)
 
         def ask() -> Offsets:
-            found = member.committed(wanted, timeout=5)
+            found = member.committed(wanted, timeout=TIMEOUT_S)
             return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
         return self._patiently(ask)
@@ -109,7 +112,7 @@ class Kafka:
         """Return all consumer groups."""
 
         def ask() -> list[str]:
-            found = self._admin.list_consumer_groups(request_timeout=5).result()
+            found = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result()
             return [each.group_id for each in found.valid]
 
         return self._patiently(ask)

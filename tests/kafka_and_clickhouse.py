@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,8 +27,18 @@ from tests.pipeline import last_log_lines, settings_in
 class Storing:
     """Both servers, running."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, broker: subprocess.Popen[bytes]) -> None:
         self.settings = settings
+        self._broker = broker
+
+    @contextmanager
+    def stalled_broker(self) -> Iterator[None]:
+        """Stop Kafka's process for a while, as a long pause of its machine does."""
+        self._broker.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._broker.send_signal(signal.SIGCONT)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return as_user(self.settings, "analyst").rows(sql)
@@ -83,7 +94,7 @@ def storing(home: Path) -> Iterator[Storing]:
                 time.sleep(0.1)
         kafka.apply_topics(settings)
         schema.apply(clickhouse.administrator(settings))
-        yield Storing(settings)
+        yield Storing(settings, started[0])
     finally:
         # One after the other, so that ClickHouse's consumers leave their groups while Kafka runs.
         for process in reversed(started):
