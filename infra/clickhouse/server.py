@@ -1,8 +1,10 @@
 """Run ClickHouse's server in this process, from libchdb.
 
 libchdb's entry point is that of `clickhouse local`, which has a statement to open ports. So the
-HTTP and native servers run without an installed ClickHouse. Uses the standard library only, and
-stops on SIGTERM.
+HTTP server runs without an installed ClickHouse. Uses the standard library only, and stops on
+SIGTERM.
+
+The native port stays closed: a client that resets its connection there aborts libchdb's process.
 
 config.xml reads passwords from the environment. If <NAME>_FILE names a file, its content becomes
 <NAME> in this process only, so no list of processes shows it.
@@ -22,7 +24,6 @@ import urllib.request
 from pathlib import Path
 
 STATEMENTS = (
-    "SYSTEM START LISTEN TCP",
     "SYSTEM START LISTEN HTTP",
     "SELECT sleepEachRow(1) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null",
 )
