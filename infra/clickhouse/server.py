@@ -4,7 +4,9 @@ libchdb's entry point is that of `clickhouse local`, which has a statement to op
 HTTP server runs without an installed ClickHouse. Uses the standard library only, and stops on
 SIGTERM.
 
-The native port stays closed: a client that resets its connection there aborts libchdb's process.
+A client that resets its connection can abort libchdb's process, on the native port and on the HTTP
+port. Nothing local uses the native port, so it stays closed. After an abort the supervisor restarts
+the server.
 
 config.xml reads passwords from the environment. If <NAME>_FILE names a file, its content becomes
 <NAME> in this process only, so no list of processes shows it.
