@@ -98,6 +98,8 @@ class Written:
     ended_us: int | None
     held_until_us: int | None = None
     """Until when its stuck reservation counts as held: its next steps change then."""
+    detected_us: int = 0
+    """Hosts seen in the hour before this time belong to the row. 0: of an older version."""
 
 
 @dataclass
@@ -170,6 +172,8 @@ class Correlator:
         if topic == SEEN_TOPIC:
             with reading():
                 seen_us, host = min(int(event["seen_us"]), latest_us), str(event["host"])
+            if self._is_news(host, seen_us):
+                self.is_dirty = True
             self.hosts_seen.add(host, seen_us)
             yield from self.advance_time(seen_us, topology)
             return
@@ -200,6 +204,13 @@ class Correlator:
         self.is_dirty = True
         if len(self.signals) > self.most_signals:
             yield from self._evict()
+
+    def _is_news(self, host: str, seen_us: int) -> bool:
+        """True if a host was seen late: written rows do not count it yet."""
+        return any(
+            self.hosts_seen.is_news(host, seen_us, each.detected_us - SEEN_US, each.detected_us)
+            for each in self.written.values()
+        )
 
     def _evict(self) -> Iterator[Incident]:
         """Drop a tenth of the signals, those added longest ago first.
@@ -285,13 +296,14 @@ class Correlator:
 
     def _written(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> Written:
         anchor = trouble.founding[0]
+        detected_us = trouble.founding[-1].known_us
         ended_us = trouble.ended_us
         is_over = ended_us is not None and ended_us + CLOSING_US <= self.now_us
         state = "noted" if trouble.is_noted else "closed" if is_over else "open"
         signals = sorted(
             (*trouble.signals, *trouble.evidence), key=lambda each: (each.at_us, each.event_id)
         )
-        seen = self._seen(trouble, topology, fuller)
+        seen = self._seen(detected_us, topology, fuller)
         known = figures(trouble, topology, seen)
         lacking = missing(trouble, topology, seen)
         names = {each.place for each in signals}
@@ -301,7 +313,7 @@ class Correlator:
             revision=0,
             is_deleted=0,
             run_id="",
-            detected_at=timestamp(trouble.founding[-1].known_us),
+            detected_at=timestamp(detected_us),
             opened_at=timestamp(trouble.began_us),
             closed_at=timestamp(ended_us) if is_over and ended_us is not None else None,
             state=state,
@@ -340,12 +352,11 @@ class Correlator:
         )
         row = replace(plain, revision=revision, run_id=self.run_id)
         held_until_us = conflict_holds_until_us(trouble)
-        return Written(row, lines, trouble.began_us, ended_us, held_until_us)
+        return Written(row, lines, trouble.began_us, ended_us, held_until_us, detected_us)
 
-    def _seen(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
-        """The hosts seen in the hour before the incident was detected."""
-        last_us = trouble.founding[-1].known_us
-        seen = self.hosts_seen.between(last_us - SEEN_US, last_us)
+    def _seen(self, detected_us: int, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
+        """The hosts seen in the hour before an incident was detected."""
+        seen = self.hosts_seen.between(detected_us - SEEN_US, detected_us)
         return {_host(name, topology, fuller) for name in seen}
 
     def _forget(self) -> None:

@@ -44,11 +44,16 @@ class HostsSeen:
     def between(self, first_us: int, last_us: int) -> Iterator[str]:
         """The hosts seen between two times, both stretches included."""
         first, last = first_us // STRETCH_US, last_us // STRETCH_US
-        for host, (newest, bits) in self.hosts.items():
-            skipped = max(0, newest - last)
-            width = newest - first - skipped + 1
-            if width > 0 and bits >> skipped & ((1 << width) - 1):
+        for host, seen in self.hosts.items():
+            if _is_between(seen, first, last):
                 yield host
+
+    def is_news(self, host: str, at_us: int, first_us: int, last_us: int) -> bool:
+        """True if a host seen at this time was not yet known as seen between two times."""
+        first, last = first_us // STRETCH_US, last_us // STRETCH_US
+        if not first <= at_us // STRETCH_US <= last:
+            return False
+        return host not in self.hosts or not _is_between(self.hosts[host], first, last)
 
     def forget_before(self, at_us: int) -> None:
         """Drop hosts that were last seen before a time."""
@@ -63,3 +68,10 @@ class HostsSeen:
             if point:
                 fuller[label] = "" if label in fuller else host
         return {label: host for label, host in fuller.items() if host}
+
+
+def _is_between(seen: tuple[int, int], first: int, last: int) -> bool:
+    newest, bits = seen
+    skipped = max(0, newest - last)
+    width = newest - first - skipped + 1
+    return width > 0 and bool(bits >> skipped & ((1 << width) - 1))

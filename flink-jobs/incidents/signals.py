@@ -202,7 +202,7 @@ def _latency(event: Event) -> Signal | None:
             until_us=latest_us if ended_us is None else ended_us,
             known_us=started_us,
             **_storage(event),
-            size=event["peak_ms"],
+            size=_peak_ms(event),
             metric=_metric(event),
             origin=event["origin"],
         )
@@ -221,7 +221,7 @@ def _latency(event: Event) -> Signal | None:
         known_us=started_us + MINUTE_US,
         **({"datastore": event["device"]} if is_named_datastore else {}),
         **(_storage(event) if is_device else {}),
-        size=event["peak_ms"],
+        size=_peak_ms(event),
         metric=_metric(event),
         origin=event["origin"],
     )
@@ -311,6 +311,16 @@ def _storage(event: Event) -> dict[str, Any]:
     if name.startswith(DEVICE_NAMES):
         return {"device": name, "path": path, "datastore": datastore}
     return {"path": path or name, "datastore": datastore}
+
+
+def _peak_ms(event: Event) -> Any:
+    """The peak of a latency, as a float if it is a number.
+
+    ClickHouse returns `600` for the `600.0` of a detector. A row's revision depends on its JSON, so
+    both must give the same.
+    """
+    peak_ms = event["peak_ms"]
+    return float(peak_ms) if isinstance(peak_ms, int) else peak_ms
 
 
 def _metric(event: Event) -> str:

@@ -13,8 +13,9 @@ import pytest
 
 from stunwatch.engine.correlating import LIVE_EVERY_US
 from stunwatch.engine.history import HISTORY_EVERY_US
-from stunwatch.incidents.correlator import Incident, superseded
-from tests.incidents.scenario import CASES, cases, events, final_rows, known_us, load
+from stunwatch.incidents.correlator import SEEN_TOPIC, Correlator, Incident, superseded
+from stunwatch.incidents.topology import Topology
+from tests.incidents.scenario import CASES, Fed, cases, events, final_rows, known_us, load
 
 SCHEMA = orjson.loads(Path("schemas/incident.v1.schema.json").read_bytes())
 
@@ -83,6 +84,45 @@ def test_the_order_of_events_does_not_change_the_incidents(path: Path) -> None:
         random.Random(seed).shuffle(shuffled)
         found = final_rows(shuffled, case["until"], HISTORY_EVERY_US)
         assert facts(found) == facts(expected)
+
+
+def as_stored(fed: Fed) -> Fed:
+    """Return an event as ClickHouse returns it: a whole number has no fraction."""
+    topic, event = fed
+    return topic, {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in event.items()
+    }
+
+
+@pytest.mark.parametrize("path", cases(), ids=lambda path: path.stem)
+def test_events_from_clickhouse_give_the_same_rows_and_revisions(path: Path) -> None:
+    case = load(path)
+    fed = sorted(events(case), key=known_us)
+    stored = [as_stored(each) for each in fed]
+    expected = final_rows(fed, case["until"], LIVE_EVERY_US)
+    assert final_rows(stored, case["until"], LIVE_EVERY_US) == expected
+
+
+def test_a_host_that_is_reported_late_still_counts() -> None:
+    case = load(CASES / "one_slow_lun.yaml")
+    fed = sorted(events(case), key=known_us)
+    seen = [each for each in fed if each[0] == SEEN_TOPIC]
+    others = [each for each in fed if each[0] != SEEN_TOPIC]
+    [expected] = final_rows(fed, case["until"], LIVE_EVERY_US)
+    correlator, topology = Correlator("case", LIVE_EVERY_US), Topology()
+    for topic, event in others:
+        list(correlator.feed(topic, event, {}, topology))
+    [before] = correlator.look(topology)
+    assert before.reporting_hosts < expected.reporting_hosts
+    for topic, event in seen:
+        assert not list(correlator.feed(topic, event, {}, topology))
+    [after] = correlator.advance_time(correlator.now_us + LIVE_EVERY_US, topology)
+    assert after.reporting_hosts == expected.reporting_hosts
+    # A host that is already counted changes nothing.
+    for topic, event in seen:
+        list(correlator.feed(topic, event, {}, topology))
+    assert not correlator.is_dirty
 
 
 def test_every_case_file_is_loaded() -> None:
