@@ -134,10 +134,13 @@ def serve(settings: Settings, configuration: Path, host: str) -> subprocess.Pope
     }
     library = str(clickhouse.library(settings))
     words = [sys.executable, str(configuration / "server.py"), library]
-    return subprocess.Popen(
-        [*words, str(configuration / "config.xml")],
-        env=os.environ | own.environment() | environment,
-    )
+    with (own.home / "server.log").open("wb") as log:
+        return subprocess.Popen(
+            [*words, str(configuration / "config.xml")],
+            env=os.environ | own.environment() | environment,
+            stdout=log,
+            stderr=log,
+        )
 
 
 def tcp_ports(settings: Settings) -> dict[str, int]:
