@@ -96,10 +96,10 @@ class Written:
     lines: int
     began_us: int
     ended_us: int | None
-    held_until_us: int | None = None
+    held_until_us: int | None
     """Until when its stuck reservation counts as held: its next steps change then."""
-    detected_us: int = 0
-    """Hosts seen in the hour before this time belong to the row. 0: of an older version."""
+    detected_us: int
+    """Hosts seen in the hour before this time belong to the row."""
 
 
 @dataclass

@@ -4,9 +4,8 @@ libchdb's entry point is that of `clickhouse local`, which has a statement to op
 HTTP server runs without an installed ClickHouse. Uses the standard library only, and stops on
 SIGTERM.
 
-A client that resets its connection can abort libchdb's process, on the native port and on the HTTP
-port. Nothing local uses the native port, so it stays closed. After an abort the supervisor restarts
-the server.
+Without a terminal, `clickhouse local` aborts at the first error in any thread, for example when a
+client resets its connection. So it gets a terminal, and its option `--interactive`.
 
 config.xml reads passwords from the environment. If <NAME>_FILE names a file, its content becomes
 <NAME> in this process only, so no list of processes shows it.
@@ -18,31 +17,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pty
 import signal
 import sys
 import threading
+import time
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
+# Nothing local uses the native port, so it stays closed.
 STATEMENTS = (
     "SYSTEM START LISTEN HTTP",
     "SELECT sleepEachRow(1) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null",
 )
 
 
-class Result(ctypes.Structure):
-    """The entry point's result. Times are in seconds; `error_message` is NULL on success."""
-
-    _fields_ = (
-        ("buffer", ctypes.c_char_p),
-        ("length", ctypes.c_size_t),
-        ("vector", ctypes.c_void_p),
-        ("elapsed", ctypes.c_double),
-        ("rows_read", ctypes.c_uint64),
-        ("bytes_read", ctypes.c_uint64),
-        ("error_message", ctypes.c_char_p),
-    )
+CTRL_D = b"\x04"
 
 
 def read_secrets() -> None:
@@ -52,19 +44,36 @@ def read_secrets() -> None:
             os.environ[name.removesuffix("_FILE")] = Path(path).read_text().strip()
 
 
-def serve(library: Path, config: Path) -> str:
-    """Run the server until its last statement is killed; return ClickHouse's error, or ""."""
+def open_terminal() -> None:
+    """Make standard input a terminal at which somebody presses Ctrl-D twice a second.
+
+    An interactive `clickhouse local` reads it after its last statement, or after one that failed.
+    Ctrl-D ends it.
+    """
+    master, terminal = pty.openpty()
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    os.set_blocking(master, False)
+
+    def press() -> None:
+        while True:
+            time.sleep(0.5)
+            with suppress(BlockingIOError):  # full: nothing reads it yet
+                os.write(master, CTRL_D)
+
+    threading.Thread(target=press, daemon=True).start()
+
+
+def serve(library: Path, config: Path) -> None:
+    """Run the server until its last statement is killed. ClickHouse prints its errors."""
     chdb = ctypes.CDLL(str(library))
-    chdb.query_stable_v2.restype = ctypes.POINTER(Result)
     words = ["clickhouse", "--config-file", str(config), "--query", "; ".join(STATEMENTS)]
     words += ["--path", os.environ["STUNWATCH_CLICKHOUSE_PATH"]]
+    words += ["--interactive", "--disable_suggestion", "--history_file", os.devnull]
     # The embedded server ignores this one setting in the file.
     words += ["--log-level=warning"]
     arguments = (ctypes.c_char_p * len(words))(*(each.encode() for each in words))
-    result = chdb.query_stable_v2(len(words), arguments)
-    if not result or not result.contents.error_message:
-        return ""
-    return str(result.contents.error_message.decode(errors="replace"))
+    chdb.query_stable_v2(len(words), arguments)
 
 
 def stop() -> None:
@@ -94,15 +103,13 @@ def main() -> None:
     # Before the library starts its threads, which inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
 
+    open_terminal()
     is_stopping = threading.Event()
 
     def run() -> None:
-        error = serve(library, config)
-        failed = bool(error) and not is_stopping.is_set()
-        if failed:
-            print(error, file=sys.stderr, flush=True)
+        serve(library, config)
         # Threads of the library outlive its last statement.
-        os._exit(1 if failed else 0)
+        os._exit(0 if is_stopping.is_set() else 1)
 
     threading.Thread(target=run).start()
     signal.sigwait(stopping)
