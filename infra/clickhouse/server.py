@@ -73,7 +73,7 @@ def serve(library: Path, config: Path) -> None:
     # The embedded server ignores this one setting in the file.
     words += ["--log-level=warning"]
     arguments = (ctypes.c_char_p * len(words))(*(each.encode() for each in words))
-    chdb.query_stable_v2(len(words), arguments)
+    chdb.chdb_query_cmdline(len(words), arguments)
 
 
 def stop() -> None:
