@@ -16,10 +16,12 @@ config.xml reads passwords from the environment. If <NAME>_FILE names a file, it
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import pty
 import signal
 import sys
+import termios
 import threading
 import time
 import urllib.parse
@@ -34,9 +36,6 @@ STATEMENTS = (
 )
 
 
-CTRL_D = b"\x04"
-
-
 def read_secrets() -> None:
     """Set each <NAME> ending in _PASSWORD to the content of the file that <NAME>_FILE names."""
     for name, path in list(os.environ.items()):
@@ -45,23 +44,29 @@ def read_secrets() -> None:
 
 
 def open_terminal() -> None:
-    """Make standard input a terminal at which somebody presses Ctrl-D twice a second.
+    """Make standard input a terminal at which somebody always types `exit`.
 
     An interactive `clickhouse local` reads it after its last statement, or after one that failed.
-    Ctrl-D ends it.
+    What it writes to the terminal is read and dropped: otherwise it would wait.
     """
     master, terminal = pty.openpty()
-    os.dup2(terminal, 0)
+    os.dup2(terminal, pty.STDIN_FILENO)
     os.close(terminal)
     os.set_blocking(master, False)
 
-    def press() -> None:
+    def is_empty() -> bool:
+        return not any(fcntl.ioctl(pty.STDIN_FILENO, termios.FIONREAD, bytes(4)))
+
+    def use() -> None:
         while True:
             time.sleep(0.5)
-            with suppress(BlockingIOError):  # full: nothing reads it yet
-                os.write(master, CTRL_D)
+            with suppress(BlockingIOError):  # nothing was written
+                os.read(master, 1 << 16)
+            # Switching the terminal's mode drops what was typed before.
+            if is_empty():
+                os.write(master, b"exit\n")
 
-    threading.Thread(target=press, daemon=True).start()
+    threading.Thread(target=use, daemon=True).start()
 
 
 def serve(library: Path, config: Path) -> None:
@@ -69,7 +74,13 @@ def serve(library: Path, config: Path) -> None:
     chdb = ctypes.CDLL(str(library))
     words = ["clickhouse", "--config-file", str(config), "--query", "; ".join(STATEMENTS)]
     words += ["--path", os.environ["STUNWATCH_CLICKHOUSE_PATH"]]
-    words += ["--interactive", "--disable_suggestion", "--history_file", os.devnull]
+    words += [
+        "--interactive",
+        "--progress=off",
+        "--disable_suggestion",
+        "--history_file",
+        os.devnull,
+    ]
     # The embedded server ignores this one setting in the file.
     words += ["--log-level=warning"]
     arguments = (ctypes.c_char_p * len(words))(*(each.encode() for each in words))
