@@ -6,10 +6,13 @@ processed, live and in a replay alike, so that both produce the same events.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from operator import methodcaller
+from typing import Any, Generic, TypeVar
 
 from stunwatch.detectors.catalogue import (
     LONGEST_SEARCHED,
@@ -31,11 +34,45 @@ Written = tuple[str, Any]
 FACTS = "facts"
 """Not a Kafka topic: the input of the second step."""
 
+Machine = TypeVar("Machine", Tracker, Facts)
+
+State = tuple[
+    int, tuple[tuple[str, int | None, bytes], ...], tuple[tuple[str, int | None, bytes], ...]
+]
+"""The newest event time; per tracker, and per facts of a detector: name, next timer, pickled."""
+
 
 def epoch_microseconds(event_time: str) -> int:
     """Parse `2012-03-23T16:22:51.876Z` to microseconds since 1970. Raise ValueError."""
     moment = datetime.fromisoformat(event_time)
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+
+
+@dataclass(slots=True)
+class _Kept(Generic[Machine]):
+    """A tracker, or the facts of a detector, between records.
+
+    It stays pickled until a record or a timer needs it, because most records concern one tracker of
+    the many that a log key has.
+    """
+
+    machine: Machine | None = None
+    pickled: bytes = b""
+    """Empty if `machine` has been used since."""
+    due_us: int | None = None
+    """The event time of its next timer; None if it keeps no state."""
+
+    def used(self) -> Machine:
+        """Return the tracker or the facts, for a call that may change them."""
+        if self.machine is None:
+            self.machine = pickle.loads(self.pickled)  # noqa: S301 - Flink hands back its own state
+        self.pickled = b""
+        return self.machine
+
+    def as_bytes(self) -> bytes:
+        """Return it pickled."""
+        self.pickled = self.pickled or pickle.dumps(self.machine, pickle.HIGHEST_PROTOCOL)
+        return self.pickled
 
 
 class Owner:
@@ -44,16 +81,30 @@ class Owner:
     In the second step, whose input are facts, the key is a migration or an operation.
 
     It is Flink's keyed state, so it must be picklable and small: a tracker is created at the first
-    line that concerns it, trackers forget by event time, and a tracker without state is dropped.
+    line that concerns it, trackers forget by event time, and a tracker without state is dropped. A
+    record costs only the trackers that it concerns and those whose timer is due. The others are
+    neither unpickled nor pickled, and are told the time when they are next used.
 
     If `failures` is given, an error of a detector is appended to it, the detector loses its state
     for this key, and the others continue. Otherwise the error is raised, which tests use.
     """
 
     def __init__(self) -> None:
-        self._trackers: dict[str, Tracker] = {}
-        self._facts: dict[str, Facts] = {}
+        self._trackers: dict[str, _Kept[Tracker]] = {}
+        self._facts: dict[str, _Kept[Facts]] = {}
         self._event_time_us = 0
+
+    def __getstate__(self) -> State:
+        trackers, facts = (
+            tuple((name, each.due_us, each.as_bytes()) for name, each in kept.items())
+            for kept in (self._trackers, self._facts)
+        )
+        return self._event_time_us, trackers, facts
+
+    def __setstate__(self, state: State) -> None:
+        self._event_time_us, trackers, facts = state
+        self._trackers = {name: _Kept(None, pickled, due) for name, due, pickled in trackers}
+        self._facts = {name: _Kept(None, pickled, due) for name, due, pickled in facts}
 
     @property
     def event_time_us(self) -> int:
@@ -63,17 +114,8 @@ class Owner:
     @property
     def next_timer_us(self) -> int | None:
         """The event time of the next timer of any tracker; None if none keeps state."""
-        return self.due_us()
-
-    def due_us(self, failures: list[Failure] | None = None) -> int | None:
-        """Return `next_timer_us`; errors of trackers go to `failures`."""
-        dues = []
-        for name, each in [*self._facts.items(), *self._trackers.items()]:
-            try:
-                dues.append(each.next_timer_us)
-            except Exception as error:
-                self._fail(name, error, None, failures)
-        return min((due for due in dues if due is not None), default=None)
+        kept: list[_Kept[Any]] = [*self._facts.values(), *self._trackers.values()]
+        return min((each.due_us for each in kept if each.due_us is not None), default=None)
 
     def feed(self, record: Record, failures: list[Failure] | None = None) -> Iterator[Written]:
         """Advance to the record's time, then pass the record to every tracker that it concerns."""
@@ -100,18 +142,18 @@ class Owner:
         failures: list[Failure] | None = None,
         record: Record | None = None,
     ) -> Iterator[Written]:
-        """Advance the time of every tracker. A time before the newest one changes nothing.
+        """Advance the time of the trackers whose timer is due.
 
-        `record` is the record that the time comes from, if any.
+        A time before the newest one changes nothing. `record` is the record that the time comes
+        from, if any.
         """
         self._event_time_us = max(self._event_time_us, event_time_us)
         for kept, advanced in (
             (self._facts, self._facts_ticked),
             (self._trackers, self._tracker_ticked),
         ):
-            for name in list(kept):
-                follows = partial(advanced, name, event_time_us)
-                yield from self._guarded(name, follows, failures, record)
+            for name in _due(kept, self._event_time_us):
+                yield from self._guarded(name, partial(advanced, name), failures, record)
 
     def flush(
         self, failures: list[Failure] | None = None, record: Record | None = None
@@ -156,20 +198,21 @@ class Owner:
     # -- Trackers
 
     def _fed(self, each: Detector, record: Record) -> Iterator[Written]:
-        tracker = self._trackers.get(each.name)
-        if tracker is None:
-            tracker = self._trackers[each.name] = each.tracker()
-            list(tracker.advance_time(self._event_time_us))
+        tracker = _used(self._trackers, each.name, each.tracker)
+        yield from self._written(each, tracker.advance_time(self._event_time_us))
         yield from self._written(each, tracker.feed(record))
+        _settle(self._trackers, each.name)
 
-    def _tracker_ticked(self, name: str, event_time_us: int) -> Iterator[Written]:
-        tracker = self._trackers[name]
-        yield from self._written(detector(name), tracker.advance_time(event_time_us))
-        if tracker.next_timer_us is None:
-            self._trackers.pop(name, None)
+    def _tracker_ticked(self, name: str) -> Iterator[Written]:
+        tracker = self._trackers[name].used()
+        yield from self._written(detector(name), tracker.advance_time(self._event_time_us))
+        _settle(self._trackers, name)
 
     def _tracker_flushed(self, name: str) -> Iterator[Written]:
-        yield from self._written(detector(name), self._trackers[name].flush())
+        tracker = self._trackers[name].used()
+        yield from self._written(detector(name), tracker.advance_time(self._event_time_us))
+        yield from self._written(detector(name), tracker.flush())
+        _settle(self._trackers, name)
 
     def _written(self, by: Detector, events: Iterable[Any]) -> Iterator[Written]:
         """Yield the events of a detector, and the facts in them for the second step."""
@@ -177,28 +220,59 @@ class Owner:
             yield by.topic, event
             if not by.has_facts:
                 for each in detectors_with_facts():
-                    yield from _sent(self._facts_of(each).of_event(event))
+                    yield from self._facts_told(each, methodcaller("of_event", event))
 
     # -- Facts
 
-    def _facts_of(self, each: Detector) -> Facts:
-        facts = self._facts.get(each.name)
-        if facts is None:
-            facts = self._facts[each.name] = each.facts()
-            list(facts.advance_time(self._event_time_us))
-        return facts
-
     def _facts_in(self, each: Detector, record: Record) -> Iterator[Written]:
-        yield from _sent(self._facts_of(each).feed(record))
+        yield from self._facts_told(each, methodcaller("feed", record))
 
-    def _facts_ticked(self, name: str, event_time_us: int) -> Iterator[Written]:
-        facts = self._facts[name]
-        yield from _sent(facts.advance_time(event_time_us))
-        if facts.next_timer_us is None:
-            self._facts.pop(name, None)
+    def _facts_told(
+        self, each: Detector, told: Callable[[Facts], Iterable[dict[str, Any]]]
+    ) -> Iterator[Written]:
+        """Yield the facts that follow from a call of `Facts`."""
+        facts = _used(self._facts, each.name, each.facts)
+        yield from _sent(facts.advance_time(self._event_time_us))
+        yield from _sent(told(facts))
+        _settle(self._facts, each.name)
+
+    def _facts_ticked(self, name: str) -> Iterator[Written]:
+        facts = self._facts[name].used()
+        yield from _sent(facts.advance_time(self._event_time_us))
+        _settle(self._facts, name)
 
     def _facts_flushed(self, name: str) -> Iterator[Written]:
-        yield from _sent(self._facts[name].flush())
+        facts = self._facts[name].used()
+        yield from _sent(facts.advance_time(self._event_time_us))
+        yield from _sent(facts.flush())
+        _settle(self._facts, name)
+
+
+def _used(kept: dict[str, _Kept[Machine]], name: str, new: Callable[[], Machine]) -> Machine:
+    """Return the tracker or the facts of a detector, new ones if there are none."""
+    if name not in kept:
+        kept[name] = _Kept(new())
+    return kept[name].used()
+
+
+def _settle(kept: dict[str, _Kept[Machine]], name: str) -> None:
+    """Note the next timer after a call, or drop what keeps no state.
+
+    It may be gone already, because one of its events could not be written.
+    """
+    if each := kept.get(name):
+        each.due_us = each.used().next_timer_us
+        if each.due_us is None:
+            del kept[name]
+
+
+def _due(kept: Mapping[str, _Kept[Any]], event_time_us: int) -> list[str]:
+    """Return the detectors whose timer is due."""
+    return [
+        name
+        for name, each in kept.items()
+        if each.due_us is not None and each.due_us <= event_time_us
+    ]
 
 
 def _sent(facts: Iterable[dict[str, Any]]) -> Iterator[Written]:

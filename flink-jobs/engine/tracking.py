@@ -206,7 +206,7 @@ class Track(KeyedProcessFunction):
         told = owner.feed(record, failures)
         yield from self._rows(key, owner, told, failures, record)
         has_ended = not is_live and record["kind"] == "progress"
-        due_us = None if has_ended else owner.due_us(failures)
+        due_us = None if has_ended else owner.next_timer_us
         yield from self._rejects.rows(failures, key, now_ms)
         if evicted := owners.keep(name, owner, due_us, now_ms):
             self._evicted.inc(evicted)
@@ -229,7 +229,7 @@ class Track(KeyedProcessFunction):
             waited_us = (timestamp - place.told_at_ms) * 1000
             told = owner.advance_time(owner.event_time_us + waited_us, failures)
             yield from self._rows(key, owner, told, failures)
-            due_us = owner.due_us(failures)
+            due_us = owner.next_timer_us
             yield from self._rejects.rows(failures, key, timestamp)
             owners.keep(name, owner, due_us, timestamp)
         if owners.timer_ms <= timestamp:

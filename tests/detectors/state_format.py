@@ -1,7 +1,12 @@
-"""The classes and fields that Flink's checkpoints contain: the pickled trackers and correlator."""
+"""The contents of Flink's checkpoints: the classes of the pickled state, and samples of it.
+
+The samples were written by the first version with this state format. Each is the state of one case
+after half of its lines.
+"""
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 from dataclasses import fields, is_dataclass
@@ -21,6 +26,7 @@ from tests.detectors.cases import cases_of, records_of
 from tests.incidents import scenario
 
 FILE = Path(__file__).with_name("state_format.yaml")
+SAMPLES = Path(__file__).with_name("state_samples.pickle.gz")
 
 Classes = dict[str, str]
 """By full name of a class: its fields, in their order if a pickle depends on it."""
@@ -56,6 +62,12 @@ class _Classes(pickle.Pickler):
         return dict(sorted((self._ordered | unordered).items()))
 
 
+def machines(owner: Owner) -> list[object]:
+    """Return the trackers and the facts of a log key, which it keeps as bytes."""
+    kept = [*owner._trackers.values(), *owner._facts.values()]
+    return [each.used() for each in kept]
+
+
 def classes() -> Classes:
     """Return the classes of the state after each record of all cases."""
     seen = _Classes()
@@ -67,7 +79,7 @@ def classes() -> Classes:
                     if topic == FACTS:
                         at_us = epoch_microseconds(event["event_time"])
                         list(shared.feed({**event, "event_time_us": at_us}))
-                seen.look((owner, shared))
+                seen.look([machines(each) for each in (owner, shared)])
     for path in scenario.cases():
         correlator, bands, topology = (
             Correlator("case", LIVE_EVERY_US),
@@ -78,6 +90,26 @@ def classes() -> Classes:
             list(correlator.feed(topic, event, bands, topology))
         seen.look((correlator, bands, topology))
     return seen.found()
+
+
+def samples() -> dict[str, bytes]:
+    """Return the pickled state after half of each case's lines, by the case's name."""
+    found = {}
+    for detector in detectors():
+        for case in cases_of(detector):
+            if detector.owner in ("vm", "host"):
+                records = list(records_of(case / "input.log", detector.owner))
+                owner = Owner()
+                for record in records[: len(records) // 2]:
+                    list(owner.feed({**record, "owner": "case"}))
+                found[f"{detector.name}/{case.name}"] = pickle.dumps(owner)
+    return found
+
+
+def kept_samples() -> tuple[int, dict[str, bytes]]:
+    """Return the number of the state format, and the samples that are in SAMPLES."""
+    number, found = pickle.loads(gzip.decompress(SAMPLES.read_bytes()))
+    return number, found
 
 
 def accepted() -> tuple[int, Classes]:
@@ -98,4 +130,6 @@ def accept() -> None:
     if number == STATE and (names := unreadable(before, now)):
         raise SystemExit(f"Raise STATE in flink-jobs/jobs/options.py: {', '.join(names)}.")
     content = yaml.safe_dump({"format": STATE, "classes": now}, sort_keys=False, width=1000)
+    if not SAMPLES.exists() or kept_samples()[0] != STATE:
+        SAMPLES.write_bytes(gzip.compress(pickle.dumps((STATE, samples())), mtime=0))
     FILE.write_text(f"---\n# Written by `python -m tests.detectors.accept`.\n{content}")

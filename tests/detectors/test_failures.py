@@ -139,7 +139,6 @@ def test_the_other_detectors_of_a_key_continue_after_an_error(
     owner, failures = Owner(), list[Failure]()
     lines = [record(), record(TAKEN), {**record(TAKEN), "kind": "progress"}]
     events = [event for each in lines for _, event in owner.feed(each, failures)]
-    owner.due_us(failures)
     assert {each.detector for each in failures} == {"stuns"}
     assert "snapshot_operations" in {getattr(each, "detector", "") for each in events}
     assert "stuns" not in owner._trackers or method == "flush"
