@@ -13,6 +13,7 @@ from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from stunwatch.detectors.catalogue import literals
 from stunwatch.jobs.detect import create_tables, detect, environment, job_settings
+from stunwatch.jobs.options import in_sql, kafka_options
 
 
 def main() -> None:
@@ -38,9 +39,25 @@ def main() -> None:
     if options.what == "live":
         result = detect(tables, options.bootstrap, scan)
     else:
-        # The same columns by the same DDL, discarded.
+        # The same columns of every record: Flink's own JSON format, without the prefilter.
+        plain = {
+            "connector": "kafka",
+            **kafka_options(options.bootstrap),
+            "topic": options.topic,
+            "key.format": "raw",
+            "key.fields": "owner",
+            "value.format": "json",
+            "value.json.ignore-parse-errors": "true",
+            "value.fields-include": "EXCEPT_KEY",
+            **scan,
+        }
+        tables.execute_sql(
+            "CREATE TEMPORARY TABLE all_records"
+            " (`kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL)"
+            f" WITH ({in_sql(plain)}) LIKE records (EXCLUDING OPTIONS EXCLUDING METADATA)"
+        )
         result = tables.execute_sql(
-            "CREATE TABLE nothing WITH ('connector' = 'blackhole') AS SELECT * FROM records"
+            "CREATE TABLE nothing WITH ('connector' = 'blackhole') AS SELECT * FROM all_records"
         )
     result.wait()
 

@@ -2,7 +2,8 @@
 -- replaces ${…}, after windows.sql, whose views it uses.
 
 -- One row is one record (schemas/log_line.v1). The Kafka key is the log key, so that all records of
--- a log share a partition and keep their order. Invalid JSON is skipped here; ClickHouse reads the
+-- a log share a partition and keep their order. The format drops lines that no view below needs
+-- before it parses them (PrefilteredJson.java). Invalid JSON is skipped here; ClickHouse reads the
 -- same message and stores it in rejected_lines with the reason.
 CREATE TEMPORARY TABLE records (
   `owner` STRING,
@@ -23,6 +24,7 @@ CREATE TEMPORARY TABLE records (
   `offset` BIGINT,
   `run_id` STRING,
   `time_quality` STRING,
+  `is_first_seen` BOOLEAN METADATA FROM 'value.is_first_seen' VIRTUAL,
   `kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL
 ) WITH (
   'connector' = 'kafka',
@@ -30,8 +32,10 @@ CREATE TEMPORARY TABLE records (
   'topic' = '${topics}',
   'key.format' = 'raw',
   'key.fields' = 'owner',
-  'value.format' = 'json',
-  'value.json.ignore-parse-errors' = 'true',
+  'value.format' = 'prefiltered-json',
+  'value.prefiltered-json.literals' = '${literals}',
+  'value.prefiltered-json.longest' = '${longest_searched}',
+  'value.prefiltered-json.ignore-parse-errors' = 'true',
   'value.fields-include' = 'EXCEPT_KEY',
   ${scan_options}
 );
@@ -41,9 +45,7 @@ CREATE TEMPORARY TABLE records (
 CREATE TEMPORARY VIEW seen AS
 SELECT `owner`, `event_time`, `host`, `run_id`
 FROM records
-WHERE
-  `kind` = 'line' AND `source` = 'syslog' AND `run_id` = 'live'
-  AND is_first_seen(`host`, `event_time`)
+WHERE `is_first_seen`
 UNION ALL
 SELECT *
 FROM seen_samples;

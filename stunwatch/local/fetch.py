@@ -241,7 +241,8 @@ def build_prefilter(folder: Path, jar: str) -> None:
     """
     sources = folder / "sources"
     shutil.copytree(PREFILTER, sources, ignore=shutil.ignore_patterns("target"))
-    _run([*MAVEN, "-f", str(sources / "pom.xml"), "compiler:compile", "jar:jar"])
+    goals = ["resources:resources", "compiler:compile", "jar:jar"]
+    _run([*MAVEN, "-f", str(sources / "pom.xml"), *goals])
     (sources / "target" / "stunwatch-prefilter.jar").rename(folder / jar)
     shutil.rmtree(sources)
 
@@ -249,7 +250,8 @@ def build_prefilter(folder: Path, jar: str) -> None:
 def _prefilter_digest() -> str:
     """Return a digest of the prefilter's sources; their file times differ between installations."""
     content = hashlib.sha256()
-    for path in [PREFILTER / "pom.xml", *sorted(PREFILTER.glob("src/**/*.java"))]:
+    sources = sorted(path for path in PREFILTER.glob("src/**/*") if path.is_file())
+    for path in [PREFILTER / "pom.xml", *sources]:
         content.update(f"{path.relative_to(PREFILTER)}\0".encode() + path.read_bytes())
     return content.hexdigest()[:16]
 

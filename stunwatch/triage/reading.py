@@ -31,7 +31,7 @@ MOST_REASONS: Final = 1000
 """Maximum number of distinct reasons for rejected lines."""
 _SHOWN_CHARACTERS: Final = 500
 
-# Length of `2012-03-23T16:2` in `2012-03-23T16:22:51.876Z`: ten minutes, as in IsFirstSeen.java.
+# Length of `2012-03-23T16:2` in `2012-03-23T16:22:51.876Z`: ten minutes, as in HostsSeen.java.
 _STRETCH_LENGTH: Final = 15
 
 _NOT_NEEDED: Final = frozenset({"received_at", "line_bytes", "peer", "truncated", "stamped_at"})
@@ -247,7 +247,7 @@ class _FileReader:
         self._done.candidates.setdefault(owner, []).append(orjson.dumps(kept))
 
     def _seen(self, told: list[tuple[int, str, str]], record: dict[str, Any]) -> None:
-        """Record a host's first line in every ten minutes, like IsFirstSeen.java.
+        """Record a host's first line in every ten minutes, like HostsSeen.java.
 
         A line with a future time counts as now.
         """

@@ -98,7 +98,7 @@ def test_the_wheel_contains_all_files_that_commands_read(wheel: Path) -> None:
         *(flink.CONFIG / each for each in ("pom.xml", "jars.sha256", "log4j-cli.properties")),
         *(kafka.CONFIG / each for each in ("pom.xml", "jars.sha256", "topics.yaml")),
         *(superset.CONFIG / each for each in ("pyproject.toml", "uv.lock", "gunicorn.conf.py")),
-        *fetch.PREFILTER.rglob("*.java"),
+        *(path for path in fetch.PREFILTER.glob("src/**/*") if path.is_file()),
         *(path for path in schema.SQL.rglob("*.sql")),
         *(path for path in assets.ASSETS.rglob("*.yaml")),
         *(path for path in definitions.SCHEMAS.glob("*.*") if path.suffix != ".md"),

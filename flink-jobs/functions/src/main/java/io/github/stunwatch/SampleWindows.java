@@ -67,7 +67,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
     private transient MapState<String, Measured> objects;
     private transient ObjectMapper json;
     private transient MessageDigest md5;
-    private transient IsFirstSeen firstSeen;
+    private transient HostsSeen hostsSeen;
     private transient Counter late;
     private transient Counter refused;
     private transient Counter failed;
@@ -201,7 +201,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
                         .getMapState(
                                 new MapStateDescriptor<>("objects", Types.STRING, Types.POJO(Measured.class)));
         json = new ObjectMapper();
-        firstSeen = new IsFirstSeen();
+        hostsSeen = new HostsSeen();
         late = getRuntimeContext().getMetricGroup().counter("late_samples");
         refused = getRuntimeContext().getMetricGroup().counter("refused_samples");
         failed = getRuntimeContext().getMetricGroup().counter("failed_samples");
@@ -232,7 +232,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
         String host = (String) row.getField(3);
         String owner = (String) row.getField(0);
         long nowMs = context.timerService().currentProcessingTime();
-        if (runId.equals(LIVE) && firstSeen.isFirst(host, (String) row.getField(1), nowMs)) {
+        if (runId.equals(LIVE) && hostsSeen.isFirst(host, (String) row.getField(1), nowMs)) {
             out.collect(Row.of("seen", owner, host, runId, row.getField(1), null));
         }
         String objectClass = (String) row.getField(5);

@@ -1,0 +1,218 @@
+package io.github.stunwatch;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Decides from the bytes of a message whether the job needs its record (schemas/log_line.v1).
+ *
+ * <p>It reads the names and values of the JSON object in one pass and does not decode them. A
+ * record is not needed if it is a line, its {@code message} contains no literal, and its host is
+ * already marked. In every other case, and if anything is unusual, the record is needed: another
+ * kind, an escaped name or host, a time that occurs twice, a nested value, another encoding, a
+ * syntax error. So a wrong decision costs time and loses nothing. Spaces between the tokens change
+ * nothing.
+ */
+final class LineFilter {
+
+    private static final byte[] LINE = ascii("line");
+    private static final byte[] SYSLOG = ascii("syslog");
+    private static final byte[] LIVE = ascii("live");
+
+    private static final byte[] EVENT_TIME = ascii("event_time");
+    private static final byte[] KIND = ascii("kind");
+    private static final byte[] SOURCE = ascii("source");
+    private static final byte[] HOST = ascii("host");
+    private static final byte[] RUN_ID = ascii("run_id");
+    private static final byte[] MESSAGE = ascii("message");
+
+    private final Automaton literals;
+    private final int longest;
+
+    /** The bytes being read and the position of the next byte. */
+    private byte[] bytes;
+    private int at;
+    /** The position of the first byte and after the last byte of the string read last. */
+    private int from;
+    private int to;
+    /** Whether the string read last contains an escape sequence. */
+    private boolean isEscaped;
+
+    /**
+     * @param literals what to search in messages
+     * @param longest a message that may have more characters than this is needed: it is counted
+     */
+    LineFilter(String[] literals, int longest) {
+        List<String> sought = new ArrayList<>();
+        for (String literal : literals) {
+            sought.add(escaped(literal));
+        }
+        // Other ways to write an ASCII character: all of them begin with these.
+        sought.add("\\u00");
+        sought.add("\\/");
+        this.literals = new Automaton(sought);
+        this.longest = longest;
+    }
+
+    /** Returns whether the job needs the record in these bytes. */
+    boolean needs(byte[] message, HostsSeen hosts, long nowMs) {
+        if (message.length > longest) {
+            return true;
+        }
+        bytes = message;
+        at = 0;
+        return !isLineWithoutUse(hosts, nowMs);
+    }
+
+    private boolean isLineWithoutUse(HostsSeen hosts, long nowMs) {
+        boolean isLine = false;
+        boolean hasSource = false;
+        boolean isSyslog = false;
+        boolean hasRun = false;
+        boolean isLive = false;
+        int timeFrom = -1;
+        int timeTo = -1;
+        int hostFrom = -1;
+        int hostTo = -1;
+        if (!takes('{')) {
+            return false;
+        }
+        do {
+            if (!readString() || isEscaped) {
+                return false;
+            }
+            int nameFrom = from;
+            int nameTo = to;
+            if (!takes(':')) {
+                return false;
+            }
+            skipSpaces();
+            if (at == bytes.length) {
+                return false;
+            }
+            boolean isString = bytes[at] == '"';
+            if (!(isString ? readString() : skipScalar())) {
+                return false;
+            }
+            if (isSame(MESSAGE, nameFrom, nameTo)) {
+                if (!isString || literals.isIn(bytes, from, to)) {
+                    return false;
+                }
+            } else if (isSame(KIND, nameFrom, nameTo)) {
+                if (!isString || !isSame(LINE, from, to)) {
+                    return false;
+                }
+                isLine = true;
+            } else if (isSame(SOURCE, nameFrom, nameTo)) {
+                if (!isString || isEscaped || hasSource) {
+                    return false;
+                }
+                hasSource = true;
+                isSyslog = isSame(SYSLOG, from, to);
+            } else if (isSame(RUN_ID, nameFrom, nameTo)) {
+                if (!isString || isEscaped || hasRun) {
+                    return false;
+                }
+                hasRun = true;
+                isLive = isSame(LIVE, from, to);
+            } else if (isSame(HOST, nameFrom, nameTo)) {
+                if (!isString || isEscaped || hostFrom >= 0) {
+                    return false;
+                }
+                hostFrom = from;
+                hostTo = to;
+            } else if (isSame(EVENT_TIME, nameFrom, nameTo)) {
+                if (!isString || isEscaped || timeFrom >= 0) {
+                    return false;
+                }
+                timeFrom = from;
+                timeTo = to;
+            }
+        } while (takes(','));
+        if (!takes('}') || !isLine) {
+            return false;
+        }
+        boolean hasMark = isSyslog && isLive && hostFrom >= 0 && timeFrom >= 0;
+        return !hasMark
+                || !hosts.wouldBeFirst(text(hostFrom, hostTo), text(timeFrom, timeTo), nowMs);
+    }
+
+    /** Skips spaces and this character. Returns whether it is there. */
+    private boolean takes(char wanted) {
+        skipSpaces();
+        if (at < bytes.length && bytes[at] == wanted) {
+            at++;
+            return true;
+        }
+        return false;
+    }
+
+    private void skipSpaces() {
+        while (at < bytes.length
+                && (bytes[at] == ' ' || bytes[at] == '\n' || bytes[at] == '\r' || bytes[at] == '\t')) {
+            at++;
+        }
+    }
+
+    /** Reads a string and its quotes. Returns whether there is a whole one. */
+    private boolean readString() {
+        if (!takes('"')) {
+            return false;
+        }
+        from = at;
+        isEscaped = false;
+        while (at < bytes.length) {
+            byte each = bytes[at++];
+            if (each == '"') {
+                to = at - 1;
+                return true;
+            }
+            if (each == '\\') {
+                isEscaped = true;
+                at++;
+            }
+        }
+        return false;
+    }
+
+    /** Skips a number, true, false or null. Returns whether there is one. */
+    private boolean skipScalar() {
+        int begin = at;
+        while (at < bytes.length
+                && (bytes[at] >= '0' && bytes[at] <= '9'
+                        || bytes[at] >= 'a' && bytes[at] <= 'z'
+                        || bytes[at] == '-' || bytes[at] == '+' || bytes[at] == '.' || bytes[at] == 'E')) {
+            at++;
+        }
+        return at > begin;
+    }
+
+    private boolean isSame(byte[] wanted, int begin, int end) {
+        if (end - begin != wanted.length) {
+            return false;
+        }
+        for (int offset = 0; offset < wanted.length; offset++) {
+            if (bytes[begin + offset] != wanted[offset]) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private String text(int begin, int end) {
+        return new String(bytes, begin, end - begin, StandardCharsets.UTF_8);
+    }
+
+    /** Returns a literal as it is inside a JSON string. */
+    private static String escaped(String literal) {
+        if (literal.chars().anyMatch(each -> each < ' ')) {
+            throw new IllegalArgumentException("A literal has no control characters: " + literal);
+        }
+        return literal.replace("\\", "\\\\").replace("\"", "\\\"");
+    }
+
+    private static byte[] ascii(String text) {
+        return text.getBytes(StandardCharsets.US_ASCII);
+    }
+}
