@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -30,7 +31,7 @@ from stunwatch.incidents.configuration import (
 )
 from stunwatch.incidents.figures import figures
 from stunwatch.incidents.grouping import Trouble, troubles
-from stunwatch.incidents.hosts_seen import HostsSeen
+from stunwatch.incidents.hosts_seen import STRETCH_US, HostsSeen
 from stunwatch.incidents.next_steps import Case, Step, conflict_holds_until_us, next_steps
 from stunwatch.incidents.seasonal_baseline import Bands
 from stunwatch.incidents.signals import Signal, reading, signal_of
@@ -267,9 +268,19 @@ class Correlator:
         signals = [
             replace(each, host=_host(each.host, topology, fuller)) for each in self._signals()
         ]
+        names = {name: _host(name, topology, fuller) for name in self.hosts_seen.hosts}
+
+        @cache
+        def seen_before(stretch: int) -> frozenset[str]:
+            # An hour has whole stretches, so incidents detected in the same one share the hosts.
+            last_us = stretch * STRETCH_US
+            seen = self.hosts_seen.between(last_us - SEEN_US, last_us)
+            return frozenset(names[each] for each in seen)
+
         found = {}
         for trouble in troubles(signals, topology):
-            written = self._written(trouble, topology, fuller)
+            detected_us = trouble.founding[-1].known_us
+            written = self._written(trouble, topology, seen_before(detected_us // STRETCH_US))
             found[written.row.event_id] = written
         for name, before in self.written.items():
             if name not in found and not before.row.is_deleted:
@@ -294,7 +305,8 @@ class Correlator:
             for each in self.signals.values()
         ]
 
-    def _written(self, trouble: Trouble, topology: Topology, fuller: Mapping[str, str]) -> Written:
+    def _written(self, trouble: Trouble, topology: Topology, seen: frozenset[str]) -> Written:
+        """The row of an incident. `seen`: the hosts seen in the hour before it was detected."""
         anchor = trouble.founding[0]
         detected_us = trouble.founding[-1].known_us
         ended_us = trouble.ended_us
@@ -303,7 +315,6 @@ class Correlator:
         signals = sorted(
             (*trouble.signals, *trouble.evidence), key=lambda each: (each.at_us, each.event_id)
         )
-        seen = self._seen(detected_us, topology, fuller)
         known = figures(trouble, topology, seen)
         lacking = missing(trouble, topology, seen)
         names = {each.place for each in signals}
@@ -353,11 +364,6 @@ class Correlator:
         row = replace(plain, revision=revision, run_id=self.run_id)
         held_until_us = conflict_holds_until_us(trouble)
         return Written(row, lines, trouble.began_us, ended_us, held_until_us, detected_us)
-
-    def _seen(self, detected_us: int, topology: Topology, fuller: Mapping[str, str]) -> set[str]:
-        """The hosts seen in the hour before an incident was detected."""
-        seen = self.hosts_seen.between(detected_us - SEEN_US, detected_us)
-        return {_host(name, topology, fuller) for name in seen}
 
     def _forget(self) -> None:
         """Drop closed incidents after a while; open ones keep their signals."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ class Figures:
         return self.peak.ms if self.peak and self.peak.metric == "davg" else None
 
 
-def figures(trouble: Trouble, topology: Topology, seen: Collection[str]) -> Figures:
+def figures(trouble: Trouble, topology: Topology, seen: AbstractSet[str]) -> Figures:
     """The figures of all signals of an incident. `seen`: the hosts that sent logs before it."""
     signals = (*trouble.signals, *trouble.evidence)
     stuns = [each for each in signals if each.kind == "stun"]
@@ -66,7 +67,7 @@ def figures(trouble: Trouble, topology: Topology, seen: Collection[str]) -> Figu
         ),
         datastores=_names(_datastores(signals, topology)),
         vms=_names(each.vm for each in signals),
-        reporting_hosts=len({*seen, *hosts}),
+        reporting_hosts=len(seen) + sum(host not in seen for host in hosts),
         stun_count=len(stuns),
         worst_stun_us=int(max((each.size for each in stuns), default=0)),
         conflict_count=sum(each.kind == "conflict" for each in signals),

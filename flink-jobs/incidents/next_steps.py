@@ -5,7 +5,8 @@ The YAML names functions of this file: evidence, conditions, proofs and the text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,7 @@ class Case:
     """Event time, in microseconds since 1970."""
     since: str
     """When it began, as text: `2026-03-02 02:10 UTC`."""
-    seen: Collection[str]
+    seen: AbstractSet[str]
     """The hosts that sent logs in the hour before."""
 
     @property
@@ -348,7 +349,7 @@ def _fixed_policy(case: Case) -> str:
 
 def _compared_hosts(case: Case) -> str:
     """Return a comparison with other hosts that sent logs."""
-    others = set(case.seen) - {each.host for each in case.signals}
+    others = case.seen - {each.host for each in case.signals}
     if not others:
         return "no other host sent logs to compare with"
     return "the same storage is not slow or lost on any other host that sent logs"

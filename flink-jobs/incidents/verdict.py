@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 
 from stunwatch.incidents.configuration import LONE_STUN_US
@@ -232,7 +233,7 @@ def _other_hosts(figures: Figures) -> str:
     return f"{counted(total, 'host')} sent logs, {total - affected:,} unaffected"
 
 
-def missing(trouble: Trouble, topology: Topology, seen: Collection[str]) -> list[str]:
+def missing(trouble: Trouble, topology: Topology, seen: AbstractSet[str]) -> list[str]:
     """The data that would make the verdict surer, a sentence each."""
     found = []
     unplaced = {
@@ -250,7 +251,7 @@ def missing(trouble: Trouble, topology: Topology, seen: Collection[str]) -> list
             if _of(trouble, "slow_log")
             else "No high latency measured on the affected storage."
         )
-    if len(set(seen) | _affected(trouble)) < 2:
+    if len(seen) + len(_affected(trouble) - seen) < 2:
         found.append("No other host sent logs for comparison.")
     gaps = {each.vm or each.host for each in trouble.evidence if each.kind == "hole"}
     if gaps:
