@@ -44,7 +44,7 @@ from stunwatch.simulation.run import Scale, Simulation, write
 BENCH_TOPIC = "bench.records"
 START_TOPIC = "bench.start"
 STARTING = 5_000
-"""Number of records that start a job and its Python workers. Their cost is subtracted."""
+"""Number of records that start a job and its Python. Their cost is subtracted."""
 BENCH_TOPICS = (BENCH_TOPIC, START_TOPIC)
 
 MATCHING = 0.01
@@ -212,7 +212,7 @@ class CpuMeter:
 
 
 def flink_cpu_seconds(settings: Settings, what: str, topic: str) -> float:
-    """Return the CPU-seconds of the TaskManager and its Python workers for one bounded job."""
+    """Return the CPU-seconds of the TaskManager for one bounded job."""
     job, _, more_literals = what.partition("+")
     meter = CpuMeter(settings, "taskmanager")
     subprocess.run(

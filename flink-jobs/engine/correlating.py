@@ -6,7 +6,7 @@ few of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Generator, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +14,14 @@ from typing import Any
 import orjson
 from pyflink.common import Row, Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
-from pyflink.datastream.state import MapState, MapStateDescriptor, ValueState, ValueStateDescriptor
+from pyflink.datastream.state import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.engine.failures import CORRELATOR, Failure
@@ -34,6 +41,12 @@ LIVE_EVERY_US = 5_000_000
 FAST_CLOCK_US = 5_000_000
 """How far event times may advance the correlator's time beyond the wall clock."""
 
+WAIT_MS = 250
+"""How long an event waits for others at most."""
+
+Continued = tuple[Correlator, int | None]
+"""The correlator to continue with, and the time of its next timer, µs since 1970."""
+
 
 def to_row(incident: Incident | dict[str, Any]) -> Row:
     """Return an incident as a row of `events`."""
@@ -41,21 +54,17 @@ def to_row(incident: Incident | dict[str, Any]) -> Row:
     return Row(INCIDENTS_TOPIC, row["event_id"], orjson.dumps(row).decode())
 
 
-def _event(value: Row) -> dict[str, Any]:
-    """Parse the event of a row of EVENT_TYPE. Raise BrokenEventError."""
+def _event(text: str) -> dict[str, Any]:
+    """Parse an event. Raise BrokenEventError."""
     with reading():
-        return dict(orjson.loads(value[2]))
-
-
-def _failure(error: Exception, value: Row | None) -> Failure:
-    """Return the correlator's failure. The event that was being processed replaces the line."""
-    if value is None:
-        return Failure(CORRELATOR, error, None)
-    return Failure(CORRELATOR, error, {"file": value[0], "message": value[2] or ""})
+        return dict(orjson.loads(text))
 
 
 class CorrelateLive(KeyedProcessFunction):
-    """Processes events as they arrive and takes the time from the wall clock.
+    """Processes events several times a second and takes the time from the wall clock.
+
+    Until then events wait in a list of Flink's state. Flink unpickles and pickles the correlator at
+    every call, which takes milliseconds in a storm.
 
     After one error, the correlator loses the event or the timer that caused it. After a second
     error without a success in between, it loses all its state, that is the open incidents of the
@@ -72,6 +81,9 @@ class CorrelateLive(KeyedProcessFunction):
         self._correlator: ValueState = state(
             ValueStateDescriptor("correlator", Types.PICKLED_BYTE_ARRAY())
         )
+        self._waiting: ListState = runtime_context.get_list_state(
+            ListStateDescriptor("waiting", Types.PICKLED_BYTE_ARRAY())
+        )
         self._topology: ValueState = state(
             ValueStateDescriptor("topology", Types.PICKLED_BYTE_ARRAY())
         )
@@ -81,51 +93,64 @@ class CorrelateLive(KeyedProcessFunction):
         )
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        kept = self._correlator.value()
-        correlator, timer_ms = kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0)
-        topology = self._known_topology()
+        self._waiting.add((value[0], value[2]))
         timers = ctx.timer_service()
-        # Limits the effect of a host with a fast clock: it must not close incidents of others.
+        # Flink keeps one timer for several events with the same time.
         now_ms = timers.current_processing_time()
-        latest_us = now_ms * 1000 + FAST_CLOCK_US
-        bands = _Bands(self._bands)
-        try:
-            yield from map(
-                to_row, correlator.feed(value[0], _event(value), bands, topology, latest_us)
-            )
-            due_us = correlator.next_timer_us
-        except BrokenEventError:
-            # It violates its schema. ClickHouse reads the same topic and stores it with the reason.
-            return
-        except Exception as error:
-            if bands.has_failed:
-                raise
-            correlator, due_us = self._after(correlator, now_ms)
-            yield from self._rejects.rows([_failure(error, value)], FLEET, now_ms)
-        else:
-            self._has_failed = False
-        if value[0] == INVENTORY_TOPIC:
-            self._topology.update(Kept(topology))
-        self._keep(correlator, due_us, timer_ms, timers)
+        timers.register_processing_time_timer((now_ms // WAIT_MS + 1) * WAIT_MS)
+        yield from ()
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         kept = self._correlator.value()
-        if kept is None:
-            return
-        correlator, _ = kept.value
+        correlator, timer_ms = kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0)
+        waiting = list(self._waiting.get() or ())
+        self._waiting.clear()
+        due_us = None
+        for topic, text in waiting:
+            correlator, due_us = yield from self._fed(correlator, due_us, topic, text, timestamp)
+        is_own = 0 < timer_ms <= timestamp
+        if is_own or (due_us is not None and due_us <= timestamp * 1000):
+            correlator, due_us = yield from self._advanced(correlator, timestamp)
+        self._keep(correlator, due_us, 0 if is_own else timer_ms, ctx.timer_service())
+
+    def _fed(
+        self, correlator: Correlator, due_us: int | None, topic: str, text: str, now_ms: int
+    ) -> Generator[Row, None, Continued]:
+        """Yield what follows from an event."""
         topology = self._known_topology()
+        # Limits the effect of a host with a fast clock: it must not close incidents of others.
+        latest_us = now_ms * 1000 + FAST_CLOCK_US
+        bands = _Bands(self._bands)
         try:
-            yield from map(to_row, correlator.advance_time(timestamp * 1000, topology))
+            found = correlator.feed(topic, _event(text), bands, topology, latest_us)
+            yield from map(to_row, found)
+            due_us = correlator.next_timer_us
+        except BrokenEventError:
+            # It violates its schema. ClickHouse reads the same topic and stores it with the reason.
+            return correlator, due_us
+        except Exception as error:
+            if bands.has_failed:
+                raise
+            failure = Failure(CORRELATOR, error, {"file": topic, "message": text or ""})
+            yield from self._rejects.rows([failure], FLEET, now_ms)
+            return self._after_error(correlator, now_ms)
+        self._has_failed = False
+        if topic == INVENTORY_TOPIC:
+            self._topology.update(Kept(topology))
+        return correlator, due_us
+
+    def _advanced(self, correlator: Correlator, now_ms: int) -> Generator[Row, None, Continued]:
+        """Yield what follows from the time."""
+        try:
+            yield from map(to_row, correlator.advance_time(now_ms * 1000, self._known_topology()))
             due_us = correlator.next_timer_us
         except Exception as error:
-            correlator, due_us = self._after(correlator, timestamp)
-            yield from self._rejects.rows([_failure(error, None)], FLEET, timestamp)
-        else:
-            self._has_failed = False
-        self._keep(correlator, due_us, 0, ctx.timer_service())
+            yield from self._rejects.rows([Failure(CORRELATOR, error, None)], FLEET, now_ms)
+            return self._after_error(correlator, now_ms)
+        self._has_failed = False
+        return correlator, due_us
 
-    def _after(self, correlator: Correlator, now_ms: int) -> tuple[Correlator, int | None]:
-        """Return the correlator to continue with after an error, and its next timer."""
+    def _after_error(self, correlator: Correlator, now_ms: int) -> Continued:
         is_second, self._has_failed = self._has_failed, not self._has_failed
         if is_second:
             return Correlator("live", LIVE_EVERY_US), None

@@ -198,12 +198,11 @@ def job_settings(name: str, parallelism: int) -> dict[str, str]:
         "parallelism.default": str(parallelism),
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
-        # How long a record may wait in a bundle before Python receives it.
-        "python.fn-execution.bundle.time": "100",
+        # Python runs inside the TaskManager's JVM. Processes of its own would start 15 s later,
+        # answer later, and listen on ports that anyone can reach.
+        "python.execution-mode": "thread",
         # Timestamps without a zone are UTC.
         "table.local-time-zone": "UTC",
-        # Log keys whose state Python caches. Others cost a round trip to the JVM.
-        "python.state.cache-size": "10000",
     }
 
 
@@ -237,14 +236,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cluster", help="Flink's REST, host:port; without it, `flink run`'s own")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--from-checkpoint", help="resume from this checkpoint")
-    parser.add_argument("--python-path", help="where workers find this code before any other")
     options = parser.parse_args(arguments)
 
     settings = job_settings(JOB, options.parallelism)
     if options.from_checkpoint:
         settings["execution.state-recovery.path"] = options.from_checkpoint
-    if options.python_path:
-        settings["python.pythonpath"] = options.python_path
     env = environment(options.cluster, settings)
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)

@@ -11,8 +11,10 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -140,13 +142,24 @@ def _replace(path: Path, text: str) -> None:
     draft.rename(path)
 
 
-def _launch(script: str, metrics_port: int, settings: Settings) -> Launch:
+def _launch(
+    script: str,
+    metrics_port: int,
+    settings: Settings,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Launch:
     write_configuration(settings)
     command = ["bash", str(distribution() / "bin" / script), "start-foreground"]
     if settings.metrics:
         command += ["-D", f"metrics.reporter.prometheus.port={metrics_port}"]
         command += ["-D", f"metrics.reporter.prometheus.factory.class={PROMETHEUS}"]
-    return Launch(command, _environment(settings))
+    return Launch(command, _environment(settings) | dict(more))
+
+
+def _launch_taskmanager(settings: Settings) -> Launch:
+    # Python runs inside its JVM and loads each module once: other code needs another TaskManager.
+    code = {"PYTHONPATH": job_code.python_path(job_code.current(settings) or PACKAGE.parent)}
+    return _launch("taskmanager.sh", settings.taskmanager_metrics_port, settings, code)
 
 
 def get(settings: Settings, path: str) -> Any:
@@ -227,7 +240,7 @@ JOBMANAGER = Component(
 TASKMANAGER = Component(
     "taskmanager",
     after=("jobmanager",),
-    launch=lambda settings: _launch("taskmanager.sh", settings.taskmanager_metrics_port, settings),
+    launch=_launch_taskmanager,
     unhealthy_reason=taskmanager_unhealthy_reason,
     stop_seconds=20,
 )

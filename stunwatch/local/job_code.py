@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sysconfig
 from pathlib import Path
 
 from stunwatch.folders import PACKAGE
@@ -35,8 +36,12 @@ def previous(settings: Settings) -> Path | None:
 
 
 def python_path(code: Path) -> str:
-    """Return the first entry of PYTHONPATH that makes this copy importable."""
-    return str(code)
+    """Return the PYTHONPATH that makes this copy importable, and the packages that it uses.
+
+    The Python inside Flink's JVM knows no virtual environment.
+    """
+    packages = sysconfig.get_paths()
+    return ":".join(dict.fromkeys([str(code), packages["purelib"], packages["platlib"]]))
 
 
 def take(settings: Settings, *, on_trial: bool) -> Path:

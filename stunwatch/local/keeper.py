@@ -170,7 +170,6 @@ class LiveJobKeeper:
         if code := job_code.current(self._settings):
             paths = [job_code.python_path(code), *filter(None, [os.environ.get("PYTHONPATH")])]
             environment["PYTHONPATH"] = ":".join(paths)
-            command += ["--python-path", job_code.python_path(code)]
         say(f"submitting the live job, from {self._resumed_from or 'the earliest offsets'}")
         self._submitted_at = time.monotonic()
         # In a folder where Python does not find the checkout's own packages first.
@@ -190,6 +189,9 @@ class LiveJobKeeper:
             say(f"the client failed with {code}")
             if job_code.go_back(self._settings):
                 say("the new version failed; the previous version is submitted again")
+                # Its Python has loaded the modules of the new version.
+                if supervisor := supervision.connect(self._settings):
+                    supervisor.restart(flink.TASKMANAGER.name)
             elif self._resumed_from:
                 # The next attempt uses the checkpoint before it, or Kafka's earliest offsets.
                 self._unusable.add(self._resumed_from)

@@ -21,7 +21,7 @@ def main() -> None:
     name = sys.argv[1]
     settings = load_settings()
     settings.make_folders()
-    # Python workers survive a killed TaskManager, and a client survives a killed keeper.
+    # A client survives a killed keeper.
     end([each for each in processes(settings) if each.component == name], patience_seconds=2.0)
     launch = BY_NAME[name].launch(settings)
     environment = {**os.environ, **launch.environment, MARK: name}

@@ -118,6 +118,11 @@ class Supervisor:
         """Stop a component with its children; return when they have ended."""
         self._unless_already(self._call.stopProcess, name, True)
 
+    def restart(self, name: str) -> None:
+        """Stop a component with its children, and start it again."""
+        self.stop(name)
+        self.start(name)
+
     def shut_down(self) -> None:
         """Stop supervisord and everything that it runs; return when it has ended."""
         pid = self._call.getPID()

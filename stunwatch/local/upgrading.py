@@ -42,6 +42,7 @@ def upgrade(settings: Settings, tell: Callable[[str], None]) -> None:
             f"The live job did not stop: {error}. It continues unchanged; try again later."
         ) from error
     tell(f"The live job stopped with the savepoint {savepoint}.")
+    _restart_taskmanager(settings)
     if _works(settings, old.job_id) and job_code.current(settings) == copy:
         job_code.keep(settings)
         tell("The new version runs.")
@@ -49,6 +50,7 @@ def upgrade(settings: Settings, tell: Callable[[str], None]) -> None:
     if job_code.go_back(settings):
         for each in live.live_jobs(settings):
             flink.cancel(settings, each.job_id)
+        _restart_taskmanager(settings)
     if _works(settings, old.job_id):
         raise UserError(
             "The new version does not run. The old version continues, and nothing is lost."
@@ -71,6 +73,12 @@ def _require_the_same_components(settings: Settings) -> None:
             f" {', '.join(missing) or 'a component or its settings'}. Run `stunwatch down`, then"
             " `stunwatch up`; the live job continues from its last checkpoint."
         )
+
+
+def _restart_taskmanager(settings: Settings) -> None:
+    """Restart the TaskManager: its JVM would continue to use the modules that it has loaded."""
+    if supervisor := supervision.connect(settings):
+        supervisor.restart(flink.TASKMANAGER.name)
 
 
 def _works(settings: Settings, old: str) -> bool:

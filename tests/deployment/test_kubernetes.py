@@ -200,7 +200,7 @@ def test_kafka_is_configured_as_in_local_mode() -> None:
 
 
 OF_THE_PLACE = re.compile(
-    r"(jobmanager|taskmanager)\.(bind-host|host|rpc|memory|execution).*|blob\..*|rest\..*|web\..*"
+    r"(jobmanager|taskmanager)\.(bind-host|host|rpc|memory|execution|numberOfTaskSlots).*|blob\..*|rest\..*|web\..*"
     r"|execution\.checkpointing\.(savepoint-)?dir|execution\.state-recovery.*|python\.(client\.)?executable"
     r"|io\..*|env\..*|metrics\..*"
 )
@@ -213,6 +213,8 @@ def test_flink_is_configured_as_in_local_mode() -> None:
     shared = {key: value for key, value in local.items() if not OF_THE_PLACE.fullmatch(key)}
     assert len(shared) > 12
     assert {key: there.get(key) for key in shared} == shared
+    # Python in thread mode uses one core of a TaskManager.
+    assert there["taskmanager.numberOfTaskSlots"] == "1"
     assert there["high-availability.type"] == "kubernetes"
     for key in ("checkpointing.dir", "checkpointing.savepoint-dir"):
         assert there[f"execution.{key}"].startswith("s3://stunwatch/flink/live/")

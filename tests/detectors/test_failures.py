@@ -52,11 +52,12 @@ def failing(*_: Any) -> Iterator[Any]:
 
 
 class State:
-    """A ValueState or a MapState of one key."""
+    """A ValueState, a MapState or a ListState of one key."""
 
     def __init__(self) -> None:
         self.kept: Any = None
         self.map: dict[str, Any] = {}
+        self.list: list[Any] = []
 
     def value(self) -> Any:
         return self.kept
@@ -66,9 +67,13 @@ class State:
 
     def clear(self) -> None:
         self.kept = None
+        self.list.clear()
 
-    def get(self, key: str) -> Any:
-        return self.map.get(key)
+    def add(self, value: Any) -> None:
+        self.list.append(value)
+
+    def get(self, key: str | None = None) -> Any:
+        return list(self.list) if key is None else self.map.get(key)
 
     def put(self, key: str, value: Any) -> None:
         self.map[key] = value
@@ -98,7 +103,12 @@ class Flink:
         )
         state = lambda descriptor: self.states.setdefault(descriptor.name, State())  # noqa: E731
         function.open(
-            SimpleNamespace(get_metrics_group=lambda: group, get_state=state, get_map_state=state)
+            SimpleNamespace(
+                get_metrics_group=lambda: group,
+                get_state=state,
+                get_map_state=state,
+                get_list_state=state,
+            )
         )
 
     @property
@@ -110,6 +120,11 @@ class Flink:
 
     def fire(self) -> list[Row]:
         return rows(self.function.on_timer(self.timers.pop(), self.context))
+
+    def correlate(self, value: Row) -> list[Row]:
+        """Feed an event to the correlator, and fire the timer that it waits for."""
+        assert not self.feed(value)
+        return self.fire()
 
 
 def rows(output: Iterator[Any]) -> list[Row]:
@@ -231,13 +246,13 @@ EVENT = Row("events.stun", "vm01", '{"event_id": "e"}')
 def test_the_first_error_of_the_correlator_drops_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
     live = Flink(CorrelateLive(), "fleet")
     monkeypatch.setattr(Correlator, "feed", lambda *_: iter(()))
-    live.feed(EVENT)
+    live.correlate(EVENT)
     first = live.states["correlator"].kept.value[0]
     with monkeypatch.context() as patched:
         patched.setattr(Correlator, "feed", failing)
-        [line] = rejected(live.feed(EVENT))
+        [line] = rejected(live.correlate(EVENT))
         assert live.states["correlator"].kept.value[0] is first
-    live.feed(EVENT)
+    live.correlate(EVENT)
     assert live.states["correlator"].kept.value[0] is first
     assert line["reason"] == "detector incidents failed: ZeroDivisionError"
     assert (line["file"], line["line"]) == ("events.stun", EVENT[2])
@@ -249,7 +264,7 @@ def test_the_second_error_in_a_row_drops_the_state_of_the_correlator(
     live = Flink(CorrelateLive(), "fleet")
     monkeypatch.setattr(Correlator, "feed", failing)
     monkeypatch.setattr(Correlator, "advance_time", failing)
-    live.feed(EVENT)
+    live.correlate(EVENT)
     first = live.states["correlator"].kept.value[0]
     [line] = rejected(live.fire())
     assert live.states["correlator"].kept.value[0] is not first
@@ -267,4 +282,4 @@ def test_an_error_of_flink_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Correlator, "feed", reads_a_band)
     monkeypatch.setattr(State, "get", failing)
     with pytest.raises(ZeroDivisionError):
-        live.feed(EVENT)
+        live.correlate(EVENT)

@@ -32,8 +32,8 @@ class Size:
     state: int
     heap: int
     """Heap of the TaskManager, after a full collection."""
-    workers: int
-    """Resident memory of its Python workers."""
+    memory: int
+    """Resident memory of the TaskManager, with its Python."""
 
 
 def record(number: int, at: datetime, kind: str) -> dict[str, Any]:
@@ -79,13 +79,11 @@ def size(pipeline: Pipeline) -> Size:
 
     while (checkpoint := newest())["trigger_timestamp"] < asked_ms:
         time.sleep(0.5)
-    family = pipeline.processes("taskmanager")
-    java = max(family, key=lambda each: each.resident_bytes)
+    [java] = pipeline.processes("taskmanager")
     jcmd(java.pid, "GC.run")
     used = re.search(r"used (\d+)K", jcmd(java.pid, "GC.heap_info"))
     assert used
-    workers = sum(each.resident_bytes for each in family if each.pid != java.pid)
-    return Size(checkpoint["state_size"], int(used[1]) * 1024, workers)
+    return Size(checkpoint["state_size"], int(used[1]) * 1024, java.resident_bytes)
 
 
 def jcmd(pid: int, command: str) -> str:
@@ -117,4 +115,4 @@ def test_log_keys_without_recent_lines_leave_no_state(pipelines: Callable[..., P
     assert all(each.state > empty.state + OWNERS * 400 for each in grown)
     # Not the first round: it loads classes, compiles and fills caches of a fixed size.
     assert quiet[-1].heap < quiet[0].heap * 1.1
-    assert quiet[-1].workers < quiet[0].workers * 1.1
+    assert quiet[-1].memory < quiet[0].memory * 1.1

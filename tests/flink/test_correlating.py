@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from pyflink.common import Configuration, Row
+from pyflink.common import Configuration, Row, WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 
 from stunwatch.engine.correlating import FLEET, FLEET_TYPE
 from stunwatch.engine.history import HISTORY_EVERY_US
@@ -25,6 +27,8 @@ from tests.incidents.scenario import (
 
 pytestmark = pytest.mark.integration
 
+HEARTBEATS = 1200
+"""A minute at most."""
 SAMPLES = Path("schemas/samples")
 BROKEN = [
     Row(topic, "owner", text)
@@ -61,6 +65,7 @@ BROKEN = [
 def environment() -> StreamExecutionEnvironment:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
+    configuration.set_string("python.execution-mode", "thread")
     return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
@@ -83,9 +88,27 @@ def test_flink_gives_the_expected_incidents() -> None:
     env = environment()
     env.set_parallelism(1)
     keyed = [Row(FLEET, row) for row in [*BROKEN, *rows_of(fed)]]
-    stream = env.from_collection(keyed, FLEET_TYPE)
-    found = final(list(incidents(stream).execute_and_collect()))
-    expected = final_rows(fed, case["until"], HISTORY_EVERY_US)
-    assert {(name, row["scope"]) for name, row in found.items()} == {
-        (row.event_id, row.scope) for row in expected
+    broken = BROKEN[0]
+
+    # Inside the test, because Flink cannot import the test's module.
+    def heartbeat(_: int) -> Row:
+        time.sleep(0.05)
+        return Row(FLEET, broken)
+
+    # Timers fire only as long as there is input.
+    numbers = env.from_source(
+        NumberSequenceSource(1, HEARTBEATS), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    stream = env.from_collection(keyed, FLEET_TYPE).union(numbers.map(heartbeat, FLEET_TYPE))
+    expected = {
+        (row.event_id, row.scope) for row in final_rows(fed, case["until"], HISTORY_EVERY_US)
     }
+    rows: list[Row] = []
+    found: set[tuple[str, str]] = set()
+    with incidents(stream).execute_and_collect() as collected:
+        for row in collected:
+            rows.append(row)
+            found = {(name, each["scope"]) for name, each in final(rows).items()}
+            if found == expected:
+                break
+    assert found == expected

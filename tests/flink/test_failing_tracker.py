@@ -50,6 +50,7 @@ def track_with_an_error() -> Track:
 def test_the_job_continues_and_the_record_is_rejected() -> None:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
+    configuration.set_string("python.execution-mode", "thread")
     # An error that reached Flink would end the job.
     configuration.set_string("restart-strategy.type", "disable")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

@@ -103,6 +103,7 @@ def found(events: DataStream, names: list[str]) -> dict[str, str]:
 def test_every_case_gives_its_rows_on_a_mini_cluster(run_id: str, parallelism: int) -> None:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
+    configuration.set_string("python.execution-mode", "thread")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
     events = track(env.from_collection(list(candidates(run_id)), KEYED_TYPE))
