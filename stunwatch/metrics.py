@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.server
 import threading
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
-from stunwatch.local import checks, flink, live, supervision
+from stunwatch.local import checks, live, supervision
 from stunwatch.local.components import BY_NAME
 from stunwatch.local.health import Health, examine
 from stunwatch.schema import SQL
@@ -107,21 +106,19 @@ def _live_job(settings: Settings) -> Iterator[Metric]:
         yield _gauge("live_job_running", runs, bool(jobs) and jobs[0].is_running)
         if not jobs:
             return
-        found = flink.get(settings, f"/jobs/{jobs[0].job_id}/checkpoints")
+        found = live.checkpoints(settings, jobs[0])
     except OSError:
         yield _gauge("live_job_running", runs, False)
         return
     yield CounterMetricFamily(
         "stunwatch_checkpoints_failed",
         "Failed checkpoints of the live job.",
-        found["counts"]["failed"],
+        found.failed,
     )
-    newest = found["latest"]["completed"]
-    saved_ms = newest["latest_ack_timestamp"] if newest else jobs[0].started_at
     yield _gauge(
         "checkpoint_age_seconds",
         "Seconds since the last checkpoint of the live job.",
-        round(max(0.0, time.time() - saved_ms / 1000), 3),
+        round(found.age_seconds, 3),
     )
 
 

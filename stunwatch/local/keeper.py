@@ -102,6 +102,7 @@ COMPONENT = Component(
     after=("kafka", "jobmanager"),
     launch=launch,
     unhealthy_reason=unhealthy_reason,
+    trouble=live.trouble,
     stop_seconds=10,
 )
 

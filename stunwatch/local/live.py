@@ -18,6 +18,9 @@ ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 OWN_CHECKPOINTS = 2
 """With this many checkpoints of a job (all that Flink retains), earlier jobs' are obsolete."""
 
+OLDEST_CHECKPOINT_SECONDS = 60
+"""The job starts a checkpoint every ten seconds (infra/flink/config.yaml)."""
+
 
 @dataclass(frozen=True)
 class LiveJob:
@@ -33,6 +36,16 @@ class LiveJob:
     def is_running(self) -> bool:
         """True if all its tasks run, so that it processes records."""
         return self.state == "RUNNING" and self.running_tasks == self.all_tasks > 0
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The numbers of a job's completed and failed checkpoints since its start."""
+
+    completed: int
+    failed: int
+    age_seconds: float
+    """Time since the newest one completed; without one, since the job's start."""
 
 
 def live_jobs(settings: Settings) -> list[LiveJob]:
@@ -66,6 +79,23 @@ def unhealthy_reason(settings: Settings) -> str | None:
     return f"the live job is {job.state}, {job.running_tasks} of {job.all_tasks} tasks run"
 
 
+def trouble(settings: Settings) -> str | None:
+    """Return that the live job makes no checkpoints; None if it does, or if it does not run.
+
+    Then nothing new is acknowledged in Kafka, and a crash repeats all work since the last one.
+    """
+    try:
+        running = [each for each in live_jobs(settings) if each.is_running]
+        if not running:
+            return None
+        age_seconds = checkpoints(settings, running[0]).age_seconds
+    except OSError:
+        return None
+    if age_seconds <= OLDEST_CHECKPOINT_SECONDS:
+        return None
+    return f"the live job has completed no checkpoint for {age_seconds:.0f} s"
+
+
 def stop_with_savepoint(settings: Settings, job_id: str, seconds: float) -> Path:
     """Stop a job with a savepoint; return its path. Flink does not delete it.
 
@@ -87,10 +117,16 @@ def stop_with_savepoint(settings: Settings, job_id: str, seconds: float) -> Path
     raise OSError(f"its savepoint was not ready after {seconds:.0f} s")
 
 
-def has_checkpoint(settings: Settings, job: LiveJob) -> bool:
-    """True if a job has completed a checkpoint since its start. Raises OSError."""
+def checkpoints(settings: Settings, job: LiveJob) -> Checkpoints:
+    """Return a job's checkpoints. Raises OSError if Flink does not answer."""
     found = flink.get(settings, f"/jobs/{job.job_id}/checkpoints")
-    return int(found["counts"]["completed"]) > 0
+    newest = found["latest"]["completed"]
+    saved_ms = newest["latest_ack_timestamp"] if newest else job.started_at
+    return Checkpoints(
+        completed=int(found["counts"]["completed"]),
+        failed=int(found["counts"]["failed"]),
+        age_seconds=max(0.0, time.time() - saved_ms / 1000),
+    )
 
 
 def make_checkpoint(settings: Settings, seconds: float) -> None:

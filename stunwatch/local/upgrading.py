@@ -87,7 +87,11 @@ def _works(settings: Settings, old: str) -> bool:
     while time.monotonic() < deadline:
         try:
             for each in live.live_jobs(settings):
-                if each.job_id != old and each.is_running and live.has_checkpoint(settings, each):
+                if (
+                    each.job_id != old
+                    and each.is_running
+                    and live.checkpoints(settings, each).completed
+                ):
                     return True
         except OSError:  # Flink is busy; try again
             pass

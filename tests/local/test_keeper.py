@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,32 @@ def test_a_savepoint_is_used_like_a_checkpoint(settings: Settings) -> None:
     (saved / "_metadata").touch()
     os.utime(saved / "_metadata", (8, 8))
     assert History(settings).newest_checkpoints()[0] == saved
+
+
+@pytest.mark.parametrize(
+    ("saved_s_ago", "state", "trouble"),
+    [
+        (20, "RUNNING", None),
+        (75, "RUNNING", "the live job has completed no checkpoint for 75 s"),
+        (None, "RUNNING", "the live job has completed no checkpoint for 90 s"),
+        (75, "RESTARTING", None),
+    ],
+)
+def test_status_says_that_the_job_makes_no_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    saved_s_ago: int | None,
+    state: str,
+    trouble: str | None,
+) -> None:
+    now_s = 1_700_000_000
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    job = LiveJob("j", state, (now_s - 90) * 1000, 1, 1)
+    monkeypatch.setattr(live, "live_jobs", lambda _: [job])
+    newest = saved_s_ago and {"latest_ack_timestamp": (now_s - saved_s_ago) * 1000}
+    answer = {"counts": {"completed": 1, "failed": 0}, "latest": {"completed": newest}}
+    monkeypatch.setattr(flink, "get", lambda *_: answer)
+    assert keeper.COMPONENT.trouble(Settings(home=tmp_path)) == trouble
 
 
 def test_the_younger_of_two_live_jobs_is_cancelled(
