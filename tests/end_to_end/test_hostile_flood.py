@@ -1,4 +1,4 @@
-"""A hundred thousand hostile messages stop nothing: right afterwards a valid stun gets its row."""
+"""Floods of hostile messages and of host names stop nothing: a valid stun then gets its row."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 
 from stunwatch.access import ADMIN, kafka_access
 from stunwatch.ingest.records import WireRecords, kafka_key
+from stunwatch.local import flink
+from stunwatch.local.live import live_jobs
 from stunwatch.shipping import Shipper
 from tests.end_to_end.made import stamp
 from tests.hostile.lines import messages
@@ -22,10 +24,13 @@ from tests.pipeline import Pipeline
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LINES, EVENTS = 70_000, 30_000
+HOSTS = 200_000
 MOST_BYTES = 1_900_000
 """Kafka's maximum size of a message."""
 LIVE_S = 10.0
 """The row of a stun is expected within this time after its line was sent."""
+MOST_STATE_BYTES = 50_000_000
+"""The job's state: the names of hosts are a small part of it."""
 
 Shipped = tuple[str, bytes, bytes]
 """Topic, key and value."""
@@ -45,6 +50,30 @@ def hostile_events() -> Iterator[Shipped]:
     hostile = chain(broken_messages(), mutated_messages(seed=17))
     for each in islice((each for each in hostile if len(each.value) < MOST_BYTES), EVENTS):
         yield each.topic, each.key.encode(), each.value
+
+
+def lines_of_many_hosts() -> Iterator[Shipped]:
+    """Yield a line of each of many hosts, as one sender may invent them."""
+    maker, now = WireRecords(), datetime.now(UTC)
+    for number in range(HOSTS):
+        line = f"<14>{stamp(now)[:-4]}Z invented{number}.lab.example vmkernel: cpu1:1)A line"
+        record = maker.make(line.encode(), "192.0.2.66", now)
+        yield f"esxi.{record['source']}", kafka_key(record).encode(), orjson.dumps(record)
+
+
+def state_bytes(pipeline: Pipeline) -> int:
+    """Return the size of the live job's newest checkpoint."""
+    [job] = live_jobs(pipeline.settings)
+    found = flink.get(pipeline.settings, f"/jobs/{job.job_id}/checkpoints")
+    return int(found["latest"]["completed"]["state_size"])
+
+
+def wait_until_healthy(pipeline: Pipeline) -> None:
+    """Wait until `status` reports no problem. It reports a job without new checkpoints."""
+    deadline = time.monotonic() + 120
+    while (status := pipeline.status()).returncode:
+        assert time.monotonic() < deadline, status.stdout + status.stderr
+        time.sleep(1)
 
 
 def ship(pipeline: Pipeline, shipped: Iterable[Shipped]) -> int:
@@ -73,7 +102,7 @@ def seconds_until_a_stun(pipeline: Pipeline, duration_us: int, patience_s: float
     return time.monotonic() - began
 
 
-def test_a_valid_stun_gets_its_row_after_a_flood_of_hostile_messages(
+def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     pipelines: Callable[..., Pipeline],
 ) -> None:
     pipeline = pipelines()
@@ -83,10 +112,7 @@ def test_a_valid_stun_gets_its_row_after_a_flood_of_hostile_messages(
     assert count == LINES + EVENTS
     # Messages sent before this stun are read before it.
     seconds_until_a_stun(pipeline, 123_456, 600)
-    deadline = time.monotonic() + 120
-    while (status := pipeline.status()).returncode:
-        assert time.monotonic() < deadline, status.stdout + status.stderr
-        time.sleep(1)
+    wait_until_healthy(pipeline)
     print(f"{count} messages: sent and read in {time.monotonic() - began:.0f} s")
     # Repeat: other processes use the cores at times.
     took_s = [seconds_until_a_stun(pipeline, 234_567 + each, 60) for each in range(3)]
@@ -94,3 +120,13 @@ def test_a_valid_stun_gets_its_row_after_a_flood_of_hostile_messages(
     assert min(took_s) < LIVE_S
     assert pipeline.rows("SELECT * FROM quality_events WHERE kind = 'detector_failed'") == []
     assert pipeline.one("SELECT count() FROM rejected_lines") > EVENTS / 3
+
+    began = time.monotonic()
+    assert ship(pipeline, lines_of_many_hosts()) == HOSTS
+    seconds_until_a_stun(pipeline, 345_678, 600)
+    wait_until_healthy(pipeline)
+    print(f"{HOSTS} hosts: sent and read in {time.monotonic() - began:.0f} s")
+    took_s = [seconds_until_a_stun(pipeline, 456_789 + each, 60) for each in range(3)]
+    print(f"a stun's row is there after {took_s} s; state: {state_bytes(pipeline)} bytes")
+    assert min(took_s) < LIVE_S
+    assert state_bytes(pipeline) < MOST_STATE_BYTES
