@@ -171,7 +171,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     for name in filter(None, names.split("\0")):
         place = copy / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, place)
+        shutil.copy2(ROOT / name, place, follow_symlinks=False)
     settings = settings_in(folder / "home", build=load_settings({}).build)
     made = Checkout(settings, folder=copy)
     made.git("init", "--quiet")
