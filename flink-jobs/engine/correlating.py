@@ -105,12 +105,14 @@ class CorrelateLive(KeyedProcessFunction):
         correlator, timer_ms = kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0)
         waiting = list(self._waiting.get() or ())
         self._waiting.clear()
+        # A timer may fire late, after a restart for example: newer events may wait already.
+        now_ms = max(timestamp, ctx.timer_service().current_processing_time())
         due_us = None
         for topic, text in waiting:
-            correlator, due_us = yield from self._fed(correlator, due_us, topic, text, timestamp)
+            correlator, due_us = yield from self._fed(correlator, due_us, topic, text, now_ms)
         is_own = 0 < timer_ms <= timestamp
-        if is_own or (due_us is not None and due_us <= timestamp * 1000):
-            correlator, due_us = yield from self._advanced(correlator, timestamp)
+        if is_own or (due_us is not None and due_us <= now_ms * 1000):
+            correlator, due_us = yield from self._advanced(correlator, now_ms)
         self._keep(correlator, due_us, 0 if is_own else timer_ms, ctx.timer_service())
 
     def _fed(

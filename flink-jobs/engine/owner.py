@@ -83,7 +83,7 @@ class Owner:
     It is Flink's keyed state, so it must be picklable and small: a tracker is created at the first
     line that concerns it, trackers forget by event time, and a tracker without state is dropped. A
     record costs only the trackers that it concerns and those whose timer is due. The others are
-    neither unpickled nor pickled, and are told the time when they are next used.
+    neither unpickled nor pickled, and get the time when they are next used.
 
     If `failures` is given, an error of a detector is appended to it, the detector loses its state
     for this key, and the others continue. Otherwise the error is raised, which tests use.

@@ -16,7 +16,7 @@ from pyflink.common import Row
 from pyflink.datastream import OutputTag
 
 from stunwatch.detectors.stuns.tracker import Tracker as Stuns
-from stunwatch.engine.correlating import CorrelateLive
+from stunwatch.engine.correlating import FAST_CLOCK_US, CorrelateLive
 from stunwatch.engine.failures import (
     LONGEST_LINE,
     METRIC,
@@ -270,6 +270,18 @@ def test_the_second_error_in_a_row_drops_the_state_of_the_correlator(
     assert live.states["correlator"].kept.value[0] is not first
     assert line["line"] == ""
     assert live.failures == 2
+
+
+def test_a_late_timer_processes_events_with_the_present_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, latest_us = Flink(CorrelateLive(), "fleet"), list[int]()
+    monkeypatch.setattr(Correlator, "feed", lambda *given: iter(latest_us.append(given[-1]) or ()))
+    live.feed(EVENT)
+    # As after a restart: otherwise events of today would be too far ahead of the timer.
+    live.now_ms += 48 * 3_600_000
+    live.fire()
+    assert latest_us == [live.now_ms * 1000 + FAST_CLOCK_US]
 
 
 def test_an_error_of_flink_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

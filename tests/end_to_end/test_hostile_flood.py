@@ -102,6 +102,13 @@ def seconds_until_a_stun(pipeline: Pipeline, duration_us: int, patience_s: float
     return time.monotonic() - began
 
 
+def quickest_stun(pipeline: Pipeline, duration_us: int) -> float:
+    """Return the least seconds of three stuns: other processes use the cores at times."""
+    took_s = [seconds_until_a_stun(pipeline, duration_us + each, 60) for each in range(3)]
+    print(f"a stun's row is there after {took_s} s")
+    return min(took_s)
+
+
 def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     pipelines: Callable[..., Pipeline],
 ) -> None:
@@ -114,10 +121,7 @@ def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     seconds_until_a_stun(pipeline, 123_456, 600)
     wait_until_healthy(pipeline)
     print(f"{count} messages: sent and read in {time.monotonic() - began:.0f} s")
-    # Repeat: other processes use the cores at times.
-    took_s = [seconds_until_a_stun(pipeline, 234_567 + each, 60) for each in range(3)]
-    print(f"a stun's row is there after {took_s} s")
-    assert min(took_s) < LIVE_S
+    assert quickest_stun(pipeline, 234_567) < LIVE_S
     assert pipeline.rows("SELECT * FROM quality_events WHERE kind = 'detector_failed'") == []
     assert pipeline.one("SELECT count() FROM rejected_lines") > EVENTS / 3
 
@@ -126,7 +130,5 @@ def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     seconds_until_a_stun(pipeline, 345_678, 600)
     wait_until_healthy(pipeline)
     print(f"{HOSTS} hosts: sent and read in {time.monotonic() - began:.0f} s")
-    took_s = [seconds_until_a_stun(pipeline, 456_789 + each, 60) for each in range(3)]
-    print(f"a stun's row is there after {took_s} s; state: {state_bytes(pipeline)} bytes")
-    assert min(took_s) < LIVE_S
+    assert quickest_stun(pipeline, 456_789) < LIVE_S
     assert state_bytes(pipeline) < MOST_STATE_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from ipaddress import ip_address
 
 import psutil
@@ -14,12 +15,14 @@ def test_only_flinks_metrics_listen_beyond_loopback(pipeline: Pipeline) -> None:
     settings = pipeline.settings
     # Its reporter has no setting for an address (docs/security.md).
     allowed = {settings.jobmanager_metrics_port, settings.taskmanager_metrics_port}
-    listening = {
-        (each.component, at.laddr.ip, at.laddr.port)
-        for each in processes(settings)
-        for at in psutil.Process(each.pid).net_connections("tcp")
-        if at.status == psutil.CONN_LISTEN
-    }
+    listening = set()
+    for each in processes(settings):
+        with suppress(psutil.NoSuchProcess):  # a client that has ended
+            listening |= {
+                (each.component, at.laddr.ip, at.laddr.port)
+                for at in psutil.Process(each.pid).net_connections("tcp")
+                if at.status == psutil.CONN_LISTEN
+            }
     found = {component for component, _, _ in listening}
     assert {"kafka", "clickhouse", "jobmanager", "taskmanager"} <= found
     open_to_others = {
