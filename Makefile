@@ -4,8 +4,8 @@ UV_VERSION := 0.13.8
 UV := build/uv/bin/uv
 STUNWATCH := .venv/bin/stunwatch
 PYTHON := .venv/bin/python
-# Two workers: one for the tests of the shared pipeline, one for all others. See tests/README.md.
-PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# More workers than cores, because tests of a pipeline wait. See tests/README.md.
+PYTEST := $(PYTHON) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 SEED ?= 1
 # Compiling these packages takes longer than it saves.
 SELDOM_IMPORTED := /tests?/|/(apprise|fontTools|matplotlib|pygments|pymongo|pyVmomi)/
@@ -19,7 +19,7 @@ test: .venv/ready ## unit tests and those of one shared pipeline, six minutes
 	$(PYTEST)
 
 test-unit: .venv/ready ## tests that start nothing, one minute: on every save
-	$(PYTEST) --tier unit
+	$(PYTEST) --numprocesses 2 --tier unit
 
 test-slow: .venv/ready ## kills, a full disk, the browser, simulated nights
 	$(PYTEST) --tier slow

@@ -81,35 +81,45 @@ def tier_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the tests of the wanted tiers; put tests that share a service on the same worker.
+    """Select the tests of the wanted tiers, and order them for several workers.
 
-    Tests of the pipeline come first, because they take longest.
+    Tests that share a service stay on one worker. Tests of the shared pipeline come first, because
+    they take longest. The modules with pipelines of their own are spread over the run, so that few
+    of them run at the same time.
     """
-
-    def place(item: pytest.Item) -> int:
-        group = groups[item]
-        if group == "pipeline" and "pipeline" not in item.fixturenames:
-            return -1  # before the shared pipeline starts
-        if group in SERVICES:
-            return SERVICES.index(group)
-        # A second Flink starts long after the one of the pipeline.
-        return len(SERVICES) + (2 if "/flink/" in group else tiers[item] == "unit")
-
     wanted = config.getoption("--tier").split(",")
     tiers = {item: tier_of(item) for item in items}
     config.hook.pytest_deselected(items=[each for each in items if tiers[each] not in wanted])
     items[:] = [each for each in items if tiers[each] in wanted]
-    groups = {}
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         item.user_properties.append(("tier", tiers[item]))
         uses = getattr(item, "fixturenames", ())
         module = item.nodeid.partition("::")[0]
-        groups[item] = next((each for each in SERVICES if each in uses), module)
-        if tiers[item] == "slow" and hasattr(getattr(item, "module", None), "Pipeline"):
-            # Two cores cannot start two complete pipelines in time.
-            groups[item] = "pipeline"
-        item.add_marker(pytest.mark.xdist_group(groups[item]))
-    items.sort(key=place)
+        name = next((each for each in SERVICES if each in uses), module)
+        item.add_marker(pytest.mark.xdist_group(name))
+        groups[name].append(item)
+
+    def kind(name: str) -> int:
+        if name in SERVICES:
+            return SERVICES.index(name)
+        first = groups[name][0]
+        if tiers[first] == "slow":
+            return len(SERVICES) + hasattr(getattr(first, "module", None), "Pipeline")
+        # A second Flink starts long after the one of the pipeline.
+        return len(SERVICES) + (4 if "/flink/" in name else 2 + (tiers[first] == "unit"))
+
+    by_kind: dict[int, list[str]] = defaultdict(list)
+    for name in groups:
+        by_kind[kind(name)].append(name)
+    slow = [by_kind.pop(len(SERVICES) + each, []) for each in (0, 1)]
+    spread = sorted(
+        (index / len(names), name) for names in slow for index, name in enumerate(names)
+    )
+    order = [name for each in sorted(by_kind) for name in by_kind[each]]
+    first = len([name for name in order if name in SERVICES])
+    order[first:first] = [name for _, name in spread]
+    items[:] = [item for name in order for item in groups[name]]
 
 
 # -- Protection of the developer's own data
@@ -343,6 +353,9 @@ class _Stopwatch:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Stopwatch())
+    if "release" not in config.getoption("--tier"):
+        # Most Java processes of the tests end before the second compiler's work pays off.
+        os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
+from rich.console import Console
 
 from stunwatch import schema
 from stunwatch.access import ADMIN, kafka_access
 from stunwatch.clickhouse import as_user
 from stunwatch.consumers import wait_until_read
 from stunwatch.kafka import Kafka
-from stunwatch.local import clickhouse, kafka
+from stunwatch.local import clickhouse, fetch, kafka
 from stunwatch.settings import Settings
-from tests.pipeline import last_log_lines, settings_in
+from tests.pipeline import settings_in, wait_for
 
 
 class Storing:
@@ -45,12 +46,7 @@ class Storing:
 
     def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
         """Wait until the query's only value is `wanted`."""
-        deadline = time.monotonic() + seconds
-        while (found := self.rows(sql)[0][0]) != wanted:
-            assert time.monotonic() < deadline, (
-                f"{sql}: {found}, expected {wanted}\n{last_log_lines(self.settings)}"
-            )
-            time.sleep(0.1)
+        wait_for(lambda: self.rows(sql)[0][0], wanted, sql, self.settings, seconds)
 
     def wait_for_nothing_behind(self, topic: str, group: str) -> None:
         """Wait until ClickHouse has read a topic up to its current end."""
@@ -75,6 +71,7 @@ def storing(home: Path) -> Iterator[Storing]:
     """Start both in their own folder, on their own ports; stop them at the end."""
     settings = settings_in(home)
     settings.make_folders()
+    fetch.ensure(settings, Console(stderr=True))
     started = []
     try:
         for each in (kafka.COMPONENT, clickhouse.COMPONENT):

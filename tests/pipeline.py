@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,22 @@ def last_log_lines(settings: Settings, most: int = 15) -> str:
         if lines:
             shown.append("\n".join([f"--- {log.name}", *lines]))
     return "\n".join(shown)
+
+
+def wait_for(
+    ask: Callable[[], Any], wanted: Any, what: str, settings: Settings, seconds: float
+) -> None:
+    """Wait until `ask` returns `wanted`. `what` is named in the message if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        asked = time.monotonic()
+        found = ask()
+        if found == wanted:
+            return
+        now = time.monotonic()
+        assert now < deadline, f"{what}: {found}, expected {wanted}\n{last_log_lines(settings)}"
+        # Queries must not take the processor from what they wait for.
+        time.sleep(max(0.1, 3 * (now - asked)))
 
 
 @dataclass
@@ -161,12 +178,7 @@ class Pipeline:
 
     def wait_for(self, sql: str, wanted: Any, seconds: float = 60) -> None:
         """Wait until the query's only value is `wanted`."""
-        deadline = time.monotonic() + seconds
-        while (found := self.one(sql)) != wanted:
-            assert time.monotonic() < deadline, (
-                f"{sql}: {found}, expected {wanted}\n{last_log_lines(self.settings)}"
-            )
-            time.sleep(0.1)
+        wait_for(lambda: self.one(sql), wanted, sql, self.settings, seconds)
 
     def views(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of all views, except those that take parameters or depend on the current

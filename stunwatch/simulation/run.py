@@ -52,8 +52,12 @@ class Simulation:
         scale: Scale,
         started_at: datetime | None = None,
         progress: Callable[[], None] = lambda: None,
+        chatter: float = 1.0,
     ) -> None:
-        """`started_at` has a time zone; default: `night_of`. `progress` is called per VM."""
+        """`started_at` has a time zone; default: `night_of`. `progress` is called per VM.
+
+        `chatter` is the amount of noise; 1.0 is as much as real hosts write.
+        """
         started = started_at or night_of(scale.seed)
         self.fleet: Fleet = make_fleet(
             seed=scale.seed,
@@ -64,6 +68,7 @@ class Simulation:
             minutes=scale.minutes,
         )
         fleet = self.fleet
+        fleet.chatter = chatter
         self.truth = Truth(
             scale.seed,
             fleet.name,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from stunwatch.local.fetch import GO_BUILD
 from stunwatch.settings import ROOT, load_settings
 
 K8S = ROOT / "infra" / "k8s"
@@ -33,10 +33,8 @@ def _kustomize() -> Path:
     binary = load_settings({}).build / "kustomize"
     pinned = MODULE / "go.sum"
     if not binary.exists() or binary.stat().st_mtime < pinned.stat().st_mtime:
-        go = Path(sys.executable).with_name("go")
-        build = [go, "build", "-trimpath", "-mod=readonly", "-o", binary]
         main = "sigs.k8s.io/kustomize/kustomize/v5"
-        subprocess.run([*build, main], cwd=MODULE, check=True)
+        subprocess.run([*GO_BUILD, "-o", binary, main], cwd=MODULE, check=True)
         binary.touch()
     return binary
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
 import orjson
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stunwatch.audit.files import stored_files
@@ -124,29 +125,36 @@ def histories(draw: st.DrawFn) -> list[tuple[float, bool]]:
 
 
 def test_only_lost_lines_are_missing_in_any_history_of_a_file(server: Server) -> None:
-    @settings(max_examples=40)
-    @given(histories())
-    def only_what_was_lost_is_missing(history: list[tuple[float, bool]]) -> None:
-        generation = uuid4().hex
-        arrived = [
-            line(generation, 10 * number, days)
-            for number, (days, has_arrived) in enumerate(history)
-            if has_arrived
-        ]
-        assume(arrived)
-        insert(server, "log_lines_stored", arrived)
-        expire(server, "log_lines_stored", LINES_DAYS)
-        missing = {
-            offset
-            for start, end in gaps(server).get(generation, [])
-            for offset in range(start, end, 10)
+    @settings(max_examples=4)
+    @given(st.lists(histories(), min_size=20, max_size=40))
+    def only_what_was_lost_is_missing(files: list[list[tuple[float, bool]]]) -> None:
+        """Several files at a time, because an insert takes longer than its rows."""
+        named = {uuid4().hex: history for history in files}
+        arrived = {
+            generation: [
+                line(generation, 10 * number, days)
+                for number, (days, has_arrived) in enumerate(history)
+                if has_arrived
+            ]
+            for generation, history in named.items()
         }
-        lost = {10 * number for number, (_, has) in enumerate(history) if not has}
-        assert missing <= lost
-        # Losses between the last line that can have expired and the last line are detected.
-        old = [n for n, (days, has) in enumerate(history) if has and days >= LINES_DAYS - 1]
-        known = range(10 * old[-1] if old else 0, arrived[-1]["offset"], 10)
-        assert lost & {*known} <= missing
+        insert(server, "log_lines_stored", chain.from_iterable(arrived.values()))
+        expire(server, "log_lines_stored", LINES_DAYS)
+        found = gaps(server)
+        for generation, history in named.items():
+            if not arrived[generation]:
+                continue
+            missing = {
+                offset
+                for start, end in found.get(generation, [])
+                for offset in range(start, end, 10)
+            }
+            lost = {10 * number for number, (_, has) in enumerate(history) if not has}
+            assert missing <= lost
+            # Losses between the last line that can have expired and the last line are detected.
+            old = [n for n, (days, has) in enumerate(history) if has and days >= LINES_DAYS - 1]
+            known = range(10 * old[-1] if old else 0, arrived[generation][-1]["offset"], 10)
+            assert lost & {*known} <= missing
 
     server.empty()
     only_what_was_lost_is_missing()
