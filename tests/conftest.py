@@ -81,45 +81,38 @@ def tier_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the tests of the wanted tiers, and order them for several workers.
-
-    Tests that share a service stay on one worker. Tests of the shared pipeline come first, because
-    they take longest. The modules with pipelines of their own are spread over the run, so that few
-    of them run at the same time.
-    """
+    """Select the tests of the wanted tiers; put tests that share a service on the same worker."""
     wanted = config.getoption("--tier").split(",")
     tiers = {item: tier_of(item) for item in items}
     config.hook.pytest_deselected(items=[each for each in items if tiers[each] not in wanted])
-    items[:] = [each for each in items if tiers[each] in wanted]
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
+    for item in (each for each in items if tiers[each] in wanted):
         item.user_properties.append(("tier", tiers[item]))
         uses = getattr(item, "fixturenames", ())
         module = item.nodeid.partition("::")[0]
         name = next((each for each in SERVICES if each in uses), module)
         item.add_marker(pytest.mark.xdist_group(name))
         groups[name].append(item)
+    ordered = in_order({name: tiers[group[0]] for name, group in groups.items()}, groups)
+    items[:] = [item for name in ordered for item in groups[name]]
 
-    def kind(name: str) -> int:
-        if name in SERVICES:
-            return SERVICES.index(name)
-        first = groups[name][0]
-        if tiers[first] == "slow":
-            return len(SERVICES) + hasattr(getattr(first, "module", None), "Pipeline")
-        # A second Flink starts long after the one of the pipeline.
-        return len(SERVICES) + (4 if "/flink/" in name else 2 + (tiers[first] == "unit"))
 
-    by_kind: dict[int, list[str]] = defaultdict(list)
-    for name in groups:
-        by_kind[kind(name)].append(name)
-    slow = [by_kind.pop(len(SERVICES) + each, []) for each in (0, 1)]
-    spread = sorted(
-        (index / len(names), name) for names in slow for index, name in enumerate(names)
-    )
-    order = [name for each in sorted(by_kind) for name in by_kind[each]]
-    first = len([name for name in order if name in SERVICES])
-    order[first:first] = [name for _, name in spread]
-    items[:] = [item for name in order for item in groups[name]]
+def in_order(tiers: dict[str, str], groups: dict[str, list[pytest.Item]]) -> list[str]:
+    """Return the groups of tests in the order in which workers take them.
+
+    Tests of the services come first, because they take longest. Slow modules with a pipeline of
+    their own are spread between the others, so that few of them run at the same time. Flink's
+    mini-clusters come last, long after the start of the pipeline.
+    """
+    services = [name for name in SERVICES if name in groups]
+    modules = [name for name in groups if name not in services]
+    slow = [name for name in modules if tiers[name] == "slow"]
+    heavy = [name for name in slow if hasattr(getattr(groups[name][0], "module", None), "Pipeline")]
+    light = [name for name in slow if name not in heavy]
+    spread = [(n / len(each), name) for each in (heavy, light) for n, name in enumerate(each)]
+    rest = [name for name in modules if name not in slow]
+    rest.sort(key=lambda name: ("/flink/" in name, tiers[name] == "unit"))
+    return [*services, *(name for _, name in sorted(spread)), *rest]
 
 
 # -- Protection of the developer's own data

@@ -6,12 +6,12 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Response, ViewportSize, sync_playwright
+from playwright.sync_api import Page, Response, TimeoutError, ViewportSize, sync_playwright
 
 from stunwatch.local import superset
 from stunwatch.settings import Settings
@@ -71,6 +71,8 @@ class Dashboard:
         """Return the rows of the table with this title: column → value."""
         # A fixed header is a separate table element.
         tables = self._chart(title).locator("table")
+        with suppress(TimeoutError):  # a busy browser draws the rows later than the header
+            tables.last.locator("tbody tr").first.wait_for(timeout=15_000)
         header = [each.strip() for each in tables.first.locator("thead th").all_inner_texts()]
         found = []
         for row in tables.last.locator("tbody tr").all():
