@@ -148,6 +148,15 @@ class Rejects:
                 yield Row(REJECTED_TOPIC, key, rejected_line(each, key, now_ms))
 
 
+MARK = "checkpoint"
+"""The kind of the record that follows all records of a key before a checkpoint."""
+
+_KIND = RECORD_FIELDS.index("kind")
+
+MOST_CACHED = 2_048
+"""Most buckets whose trackers one Python function keeps unpickled."""
+
+
 class Kept:
     """A wrapper for state that is pickled faster.
 
@@ -166,6 +175,53 @@ def _kept(pickled: bytes) -> Kept:
     return Kept(pickle.loads(pickled))  # noqa: S301 - Flink hands back what it was given
 
 
+class _Cache:
+    """The log keys of each bucket. Flink's state is read once per bucket.
+
+    Pickling the trackers takes longer than what they do with a record. So a bucket is written at
+    the mark before a checkpoint, not after every record. After a failure Flink restores that state
+    and reads the later records again.
+    """
+
+    def __init__(self, state: ValueState) -> None:
+        self._state = state
+        self._buckets: dict[str, Owners] = {}
+        self._changed: set[str] = set()
+
+    def get(self, bucket: str) -> Owners:
+        """Return the log keys of the current bucket."""
+        if (found := self._buckets.get(bucket)) is None:
+            kept = self._state.value()
+            found = kept.value if kept else Owners()
+        return found
+
+    def keep(self, bucket: str, owners: Owners) -> None:
+        """Keep the log keys of the current bucket until the mark."""
+        if bucket not in self._buckets and len(self._buckets) >= MOST_CACHED:
+            unchanged = (each for each in self._buckets if each not in self._changed)
+            if (dropped := next(unchanged, None)) is None:
+                self._write(owners)
+                return
+            del self._buckets[dropped]
+        self._buckets[bucket] = owners
+        self._changed.add(bucket)
+
+    def write(self, bucket: str) -> None:
+        """Write the current bucket to Flink's state, if it has changed."""
+        if bucket not in self._changed:
+            return
+        self._changed.discard(bucket)
+        self._write(self._buckets[bucket])
+        if not self._buckets[bucket].places:
+            del self._buckets[bucket]
+
+    def _write(self, owners: Owners) -> None:
+        if owners.places:
+            self._state.update(Kept(owners))
+        else:
+            self._state.clear()
+
+
 class Track(KeyedProcessFunction):
     """Processes records as they arrive, keyed by bucket of log keys.
 
@@ -174,11 +230,13 @@ class Track(KeyedProcessFunction):
     plus the time waited since. A replay's key ends with its progress record. A live line dated a
     day or more in the future is processed by itself: state must not wait for a date that a wrong
     clock produced.
+
+    The input must have marks before every checkpoint (CheckpointMarks.java).
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._state: ValueState = runtime_context.get_state(
-            ValueStateDescriptor("owners", Types.PICKLED_BYTE_ARRAY())
+        self._cache = _Cache(
+            runtime_context.get_state(ValueStateDescriptor("owners", Types.PICKLED_BYTE_ARRAY()))
         )
         self._rejects = Rejects(runtime_context)
         metrics = runtime_context.get_metrics_group()
@@ -186,6 +244,9 @@ class Track(KeyedProcessFunction):
         metrics.gauge("tracker_state_evicted", lambda: sum(EVICTED.values()))
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
+        if value[_KIND] == MARK:
+            self._cache.write(_bucket(ctx))
+            return
         record = to_record(value)
         if record is None:
             return
@@ -198,8 +259,8 @@ class Track(KeyedProcessFunction):
         if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
             yield from self._alone(key, record, now_ms)
             return
-        kept = self._state.value()
-        owners = kept.value if kept else Owners()
+        bucket = _bucket(ctx)
+        owners = self._cache.get(bucket)
         name = _name(record)
         owner = owners.get(name)
         failures: list[Failure] = []
@@ -210,15 +271,13 @@ class Track(KeyedProcessFunction):
         yield from self._rejects.rows(failures, key, now_ms)
         if evicted := owners.keep(name, owner, due_us, now_ms):
             self._evicted.inc(evicted)
-        self._keep(owners, timers)
+        self._keep(bucket, owners, timers)
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Output]:
-        kept = self._state.value()
-        if kept is None:
-            return
-        owners = kept.value
+        bucket = _bucket(ctx)
+        owners = self._cache.get(bucket)
         for name, place in owners.due(timestamp):
             run_id, key, _ = name
             owner = place.owner
@@ -234,7 +293,9 @@ class Track(KeyedProcessFunction):
             owners.keep(name, owner, due_us, timestamp)
         if owners.timer_ms <= timestamp:
             owners.timer_ms = 0
-        self._keep(owners, ctx.timer_service())
+        self._keep(bucket, owners, ctx.timer_service())
+        # A timer may fire between the mark and the checkpoint, which does not contain it any more.
+        self._cache.write(bucket)
 
     def _alone(self, key: str, record: Mapping[str, Any], now_ms: int) -> Iterator[Output]:
         """Yield what follows from a record alone. Its state is discarded."""
@@ -255,20 +316,25 @@ class Track(KeyedProcessFunction):
         of_key = ((key, written) for written in told)
         yield from sendable(of_key, _output, failures, lambda _, name: owner.reset(name), record)
 
-    def _keep(self, owners: Owners, timers: Any) -> None:
-        """Store the log keys until their next timer, or clear the state if none is left."""
+    def _keep(self, bucket: str, owners: Owners, timers: Any) -> None:
+        """Keep the log keys until their next timer."""
         wanted_ms = owners.next_due_ms
         if wanted_ms is None:
             # The remaining log keys have no state, so the timer is not needed either.
             if owners.timer_ms:
                 timers.delete_processing_time_timer(owners.timer_ms)
-            self._state.clear()
-            return
+                owners.timer_ms = 0
         # A timer that fires too early is harmless. Replace it only if it would fire too late.
-        if not owners.timer_ms or wanted_ms < owners.timer_ms:
+        elif not owners.timer_ms or wanted_ms < owners.timer_ms:
             timers.register_processing_time_timer(wanted_ms)
             owners.timer_ms = wanted_ms
-        self._state.update(Kept(owners))
+        self._cache.keep(bucket, owners)
+
+
+def _bucket(ctx: Any) -> str:
+    """Return the current key of a function whose input is keyed by `keyed_in_the_jvm`."""
+    bucket: str = ctx.get_current_key()[0]
+    return bucket
 
 
 def _name(record: Mapping[str, Any]) -> Name:

@@ -51,4 +51,5 @@ def correlate(
 
 def incidents(fed: DataStream) -> DataStream:
     """Return the incidents of rows of FLEET_TYPE."""
-    return keyed_in_the_jvm(fed, EVENT_TYPE).process(CorrelateLive(), EVENT_TYPE).set_parallelism(1)
+    keyed = keyed_in_the_jvm(fed, EVENT_TYPE)
+    return keyed.process(CorrelateLive(), EVENT_TYPE).uid("correlate").set_parallelism(1)

@@ -146,9 +146,14 @@ def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
 
 def track(candidates: DataStream) -> DataStream:
     """Convert rows of (bucket, candidate) to rows of `events`."""
-    tracked = keyed_in_the_jvm(candidates).process(Track(), EVENT_TYPE)
-    migrations = keyed_in_the_jvm(tracked.get_side_output(SECOND_STEP))
-    return tracked.union(migrations.process(Track(), EVENT_TYPE))
+    tracked = _tracked(candidates, "first-step")
+    return tracked.union(_tracked(tracked.get_side_output(SECOND_STEP), "second-step"))
+
+
+def _tracked(candidates: DataStream, step: str) -> DataStream:
+    marks = get_gateway().jvm.io.github.stunwatch.CheckpointMarks
+    marked = DataStream(marks.of(candidates._j_data_stream, f"marks-{step}"))
+    return keyed_in_the_jvm(marked).process(Track(), EVENT_TYPE).uid(f"track-{step}")
 
 
 def detect(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyflink.common import Row
 
+from stunwatch.engine import tracking
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
-from stunwatch.engine.tracking import Track, to_record_row
+from stunwatch.engine.tracking import MARK, Track, to_record_row
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Flink, record
 
 
@@ -18,6 +22,8 @@ def stuns(found: list[Row]) -> list[dict[str, Any]]:
 
 
 def owners_of(live: Flink) -> Owners:
+    """Return the log keys in Flink's state after a mark."""
+    assert not live.feed(to_record_row({"kind": MARK}))
     kept = live.states["owners"].kept
     return kept.value if kept else Owners()
 
@@ -102,3 +108,38 @@ def test_replays_evict_no_live_log_key() -> None:
 def test_log_keys_are_spread_over_buckets() -> None:
     buckets = {bucket_of_owner(f"ds-{number}/vm") for number in range(20_000)}
     assert 4000 < len(buckets) <= 4096
+
+
+def test_a_bucket_is_written_at_the_mark_before_a_checkpoint() -> None:
+    live = Flink(Track())
+    live.feed(to_record_row(record(TAKEN.replace("07:08:10", "07:01:09"))))
+    assert live.states["owners"].kept is None
+    assert len(owners_of(live).places) == 1
+    # Flink restores the last checkpoint in a function that is new.
+    restored = Flink(Track())
+    restored.states["owners"].kept = pickle.loads(pickle.dumps(live.states["owners"].kept))
+    [stun] = stuns(restored.feed(to_record_row(record())))
+    assert stun["cause"] == "snapshot_create"
+
+
+def test_a_timer_between_mark_and_checkpoint_is_in_the_checkpoint() -> None:
+    live = Flink(Track())
+    live.feed(to_record_row(record(TAKEN)))
+    live.feed(to_record_row({"kind": MARK}))
+    marked = live.states["owners"].kept
+    live.fire()
+    assert live.states["owners"].kept is not marked
+
+
+def test_a_bucket_beyond_the_cache_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "MOST_CACHED", 1)
+    live = Flink(Track())
+    live.feed(to_record_row(record(TAKEN)))
+    other = SimpleNamespace(**{**vars(live.context), "get_current_key": lambda: Row("other")})
+    list(live.function.process_element(to_record_row(record(TAKEN)), other))
+    assert len(live.states["owners"].kept.value.places) == 1
+    # After the mark the first bucket makes room for the other one.
+    live.feed(to_record_row({"kind": MARK}))
+    live.states["owners"].kept = None
+    list(live.function.process_element(to_record_row(record(TAKEN)), other))
+    assert live.states["owners"].kept is None

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -119,6 +118,10 @@ class Chain:
     recent: list[ShortWindow] = field(default_factory=list)
     """The newest windows: twice the time after which an episode is sustained."""
     evidence: list[str] = field(default_factory=list)
+
+    def copied(self) -> Chain:
+        """Return a chain that may be changed without changing this one."""
+        return replace(self, recent=[*self.recent], evidence=[*self.evidence])
 
     def goes_on_until(self, each: ShortWindow) -> bool:
         """True if the chain still continues at the end of this window."""
@@ -346,7 +349,7 @@ def _microseconds(text: str | None) -> int:
 
 def _chains(history: History) -> Iterator[Chain]:
     """Yield the chains of the windows, in order, first the one that was open before them."""
-    chain = deepcopy(history.open)
+    chain = history.open.copied() if history.open else None
     for each in history.windows:
         if chain is not None and not chain.goes_on_until(each):
             chain.is_closed = True

@@ -1,0 +1,64 @@
+package io.github.stunwatch;
+
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.flink.api.java.typeutils.RowTypeInfo;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
+import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
+import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
+import org.apache.flink.types.Row;
+
+/**
+ * Sends a mark to every key that had rows since the last checkpoint, before the next one.
+ *
+ * <p>Python functions learn nothing of a checkpoint, so they would have to write their state after
+ * every row. Pickling it takes longer than everything else that they do. With the marks they write
+ * it once per key and checkpoint: a mark arrives after all rows of the checkpoint and before its
+ * barrier. This needs aligned checkpoints, which are Flink's default.
+ */
+public final class CheckpointMarks extends AbstractStreamOperator<Row>
+        implements OneInputStreamOperator<Row, Row> {
+
+    /** The kind of a mark. */
+    public static final String CHECKPOINT = "checkpoint";
+
+    private final int arity;
+    private final int kind;
+    private final Set<Object> keys = new HashSet<>();
+
+    private CheckpointMarks(int arity, int kind) {
+        this.arity = arity;
+        this.kind = kind;
+    }
+
+    /**
+     * Returns the same rows, and the marks.
+     *
+     * @param rows rows of (key, record), where a record has a field `kind`
+     */
+    public static DataStream<Row> of(DataStream<Row> rows, String uid) {
+        RowTypeInfo record = (RowTypeInfo) ((RowTypeInfo) rows.getType()).getTypeAt(1);
+        TypeInformation<Row> type = rows.getType();
+        CheckpointMarks marks =
+                new CheckpointMarks(record.getArity(), record.getFieldIndex("kind"));
+        return rows.transform("checkpoint marks", type, marks).uid(uid);
+    }
+
+    @Override
+    public void processElement(StreamRecord<Row> row) {
+        keys.add(row.getValue().getField(0));
+        output.collect(row);
+    }
+
+    @Override
+    public void prepareSnapshotPreBarrier(long checkpointId) {
+        for (Object key : keys) {
+            Row record = new Row(arity);
+            record.setField(kind, CHECKPOINT);
+            output.collect(new StreamRecord<>(Row.of(key, record)));
+        }
+        keys.clear();
+    }
+}

@@ -1,0 +1,47 @@
+"""Before every checkpoint, a mark follows the rows of each key since the last one."""
+
+from __future__ import annotations
+
+import pytest
+from pyflink.common import Configuration, Types
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+from pyflink.table import StreamTableEnvironment
+
+pytestmark = pytest.mark.integration
+
+ROWS = 600
+KEYED = Types.ROW(
+    [Types.STRING(), Types.ROW_NAMED(["number", "kind"], [Types.LONG(), Types.STRING()])]
+)
+
+
+def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint() -> None:
+    configuration = Configuration()
+    configuration.set_string("execution.checkpointing.interval", "100 ms")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    tables = StreamTableEnvironment.create(env)
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE numbers (number BIGINT) WITH ('connector' = 'datagen',"
+        f" 'fields.number.kind' = 'sequence', 'fields.number.start' = '0',"
+        f" 'fields.number.end' = '{ROWS - 1}', 'rows-per-second' = '{ROWS // 2}')"
+    )
+    rows = tables.sql_query("SELECT CAST(number / 200 AS STRING), ROW(number, 'line') FROM numbers")
+    stream = tables.to_append_stream(rows, KEYED)
+    marks = get_gateway().jvm.io.github.stunwatch.CheckpointMarks
+    found = list(DataStream(marks.of(stream._j_data_stream, "marks")).execute_and_collect())
+
+    unmarked: set[str] = set()
+    marked = []
+    for key, (_, kind) in found:
+        if kind == "line":
+            unmarked.add(key)
+        else:
+            marked.append(key)
+            unmarked.remove(key)  # fails at a mark without rows
+    assert [number for _, (number, kind) in found if kind == "line"] == list(range(ROWS))
+    # A key without rows gets no further marks.
+    assert set(marked) == {"0", "1", "2"}
+    assert marked == sorted(marked)
+    assert not unmarked
