@@ -16,11 +16,12 @@ KEYED = Types.ROW(
 )
 
 
-def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint() -> None:
+def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint(java_classes: str) -> None:
     configuration = Configuration()
     configuration.set_string("execution.checkpointing.interval", "100 ms")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(1)
+    env.add_jars(java_classes)
     tables = StreamTableEnvironment.create(env)
     tables.execute_sql(
         "CREATE TEMPORARY TABLE numbers (number BIGINT) WITH ('connector' = 'datagen',"

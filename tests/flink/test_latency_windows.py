@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -12,16 +14,12 @@ import orjson
 import pytest
 from pyflink.common import Configuration, Row
 from pyflink.datastream import StreamExecutionEnvironment
-from rich.console import Console
 
 from stunwatch.detectors.catalogue import detector
 from stunwatch.engine.owners import LIVE
 from stunwatch.jobs.detect import SAMPLE_TYPE, windows
-from stunwatch.local import fetch, flink
-from stunwatch.settings import Settings
 from stunwatch.triage.windows import Windows
 from tests.detectors.cases import final_rows, run, short_window_record
-from tests.pipeline import settings_in
 
 pytestmark = pytest.mark.integration
 
@@ -32,11 +30,6 @@ FIELDS = (
     *("kavg_ms", "gavg_ms", "commands_per_second", "run_id"),
 )
 """The fields of SampleWindows.FIELDS."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> None:
-    fetch.ensure(settings_in(tmp_path_factory.mktemp("built")), Console(stderr=True))
 
 
 Found = dict[str, list[dict[str, Any]]]
@@ -79,14 +72,21 @@ SAMPLES = [
 ]
 
 
-def collected(samples: list[dict[str, Any]]) -> Found:
-    """Send samples through the JVM's windows, in this order."""
+Collect = Callable[[list[dict[str, Any]]], Found]
+
+
+@pytest.fixture
+def collected(java_classes: str) -> Collect:
+    """Return a function that sends samples through the JVM's windows, in their order."""
+    return partial(collect, java_classes)
+
+
+def collect(java_classes: str, samples: list[dict[str, Any]]) -> Found:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
-    [jar] = flink.jars(Settings()).glob("stunwatch-prefilter-*.jar")
-    env.add_jars(jar.as_uri())
+    env.add_jars(java_classes)
     rows = [Row(*({"origin": "esxtop", **each}.get(name) for name in FIELDS)) for each in samples]
     # One source, so that the samples arrive in this order.
     stream = env.from_collection(rows, SAMPLE_TYPE).set_parallelism(1)
@@ -107,7 +107,7 @@ def shown(found: Found, kind: str) -> list[str]:
     return sorted(each["message"] for each in found[kind])
 
 
-def test_samples_give_windows_and_episodes() -> None:
+def test_samples_give_windows_and_episodes(collected: Collect) -> None:
     found = collected([*sorted(SAMPLES, key=itemgetter("event_time")), progress()])
     windows = found["window"]
     short_windows = shown(found, "short_window")
@@ -165,7 +165,7 @@ def test_samples_give_windows_and_episodes() -> None:
     }
 
 
-def test_no_hosts_clock_or_delay_affects_another_host() -> None:
+def test_no_hosts_clock_or_delay_affects_another_host(collected: Collect) -> None:
     """Also of two runs: the samples of a replay and of a live host with the same name."""
     alone = collected([*SAMPLES, progress()])
     mixed = []
@@ -195,7 +195,7 @@ def test_no_hosts_clock_or_delay_affects_another_host() -> None:
     assert {each["host"] for each in found["seen"]} == {HOST}
 
 
-def test_late_samples_are_told_and_a_wrong_clock_is_left_behind() -> None:
+def test_late_samples_are_told_and_a_wrong_clock_is_left_behind(collected: Collect) -> None:
     steady = series("naa.steady", 5, [3.0] * 60)
     seconds, minutes = steady[50], steady[20]
     late = [*steady, {**seconds, "davg_ms": 4.0}, {**minutes, "davg_ms": 5.0}]
@@ -237,7 +237,7 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-def test_bad_samples_stop_nothing() -> None:
+def test_bad_samples_stop_nothing(collected: Collect) -> None:
     good = series("naa.steady", 5, [3.0] * 24)
     bad = [{**each, **wrong} for each in good for wrong in BAD]
     mixed = [*good, *bad]

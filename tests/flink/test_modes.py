@@ -100,11 +100,14 @@ def found(events: DataStream, names: list[str]) -> dict[str, str]:
         pytest.param("r1", 4, marks=pytest.mark.slow),
     ],
 )
-def test_every_case_gives_its_rows_on_a_mini_cluster(run_id: str, parallelism: int) -> None:
+def test_every_case_gives_its_rows_on_a_mini_cluster(
+    run_id: str, parallelism: int, java_classes: str
+) -> None:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     configuration.set_string("python.execution-mode", "thread")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
+    env.add_jars(java_classes)
     events = track(env.from_collection(list(candidates(run_id)), KEYED_TYPE))
     assert found(events, list(expected())) == expected()

@@ -13,15 +13,12 @@ import orjson
 import pytest
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, TableEnvironment
-from rich.console import Console
 
 from stunwatch.detectors.catalogue import LONGEST_SEARCHED, literals
 from stunwatch.engine.owners import LIVE
 from stunwatch.engine.tracking import RECORD_FIELDS
-from stunwatch.local import fetch, flink
-from stunwatch.settings import ROOT, Settings
+from stunwatch.settings import ROOT
 from tests.hostile_messages import broken_messages, mutated_messages
-from tests.pipeline import settings_in
 
 pytestmark = pytest.mark.integration
 
@@ -45,11 +42,6 @@ TIMES = [
     *(f"2024-05-06T07:{minute:02}:01.123Z" for minute in range(0, 60, 7)),
     *("2999-01-01T00:00:00Z", "2024-05-06", "", "é" * 20),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> None:
-    fetch.ensure(settings_in(tmp_path_factory.mktemp("built")), Console(stderr=True))
 
 
 class Row(NamedTuple):
@@ -109,11 +101,10 @@ def columns(row: Any) -> dict[str, str | None]:
 
 
 @pytest.fixture
-def formats() -> tuple[Read, Read]:
+def formats(java_classes: str) -> tuple[Read, Read]:
     """Return Flink's JSON format, which marks no row, and the prefiltered one."""
-    [jar] = flink.jars(Settings()).glob("stunwatch-prefilter-*.jar")
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    tables.get_config().set("pipeline.jars", jar.as_uri())
+    tables.get_config().set("pipeline.jars", java_classes)
     gateway = get_gateway()
     jvm = gateway.jvm
     types = jvm.org.apache.flink.table.types.logical

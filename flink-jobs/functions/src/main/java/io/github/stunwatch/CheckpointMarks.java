@@ -2,8 +2,8 @@ package io.github.stunwatch;
 
 import java.util.HashSet;
 import java.util.Set;
-import org.apache.flink.api.java.typeutils.RowTypeInfo;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.java.typeutils.RowTypeInfo;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
 import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
@@ -39,11 +39,14 @@ public final class CheckpointMarks extends AbstractStreamOperator<Row>
      * @param rows rows of (key, record), where a record has a field `kind`
      */
     public static DataStream<Row> of(DataStream<Row> rows, String uid) {
-        RowTypeInfo record = (RowTypeInfo) ((RowTypeInfo) rows.getType()).getTypeAt(1);
-        TypeInformation<Row> type = rows.getType();
-        CheckpointMarks marks =
-                new CheckpointMarks(record.getArity(), record.getFieldIndex("kind"));
-        return rows.transform("checkpoint marks", type, marks).uid(uid);
+        RowTypeInfo type = (RowTypeInfo) rows.getType();
+        TypeInformation<Row> record = type.getTypeAt(1);
+        int kind = ((RowTypeInfo) record).getFieldIndex("kind");
+        CheckpointMarks marks = new CheckpointMarks(record.getArity(), kind);
+        // With another parallelism, the rows of a key would lose their order here.
+        return rows.transform("checkpoint marks", type, marks)
+                .setParallelism(rows.getParallelism())
+                .uid(uid);
     }
 
     @Override
