@@ -15,7 +15,7 @@ SELDOM_IMPORTED := /tests?/|/(apprise|fontTools|matplotlib|pygments|pymongo|pyVm
 demo: .venv/pipeline ## start the pipeline, replay an incident, feed live lines, show what was found
 	$(STUNWATCH) demo
 
-test: .venv/ready ## unit tests and those of one shared pipeline, six minutes
+test: .venv/ready ## unit tests and those of one shared pipeline, five minutes
 	$(PYTEST)
 
 test-unit: .venv/ready ## tests that start nothing, one minute: on every save
