@@ -245,7 +245,7 @@ class Track(KeyedProcessFunction):
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
         if value[_KIND] == MARK:
-            self._cache.write(_bucket(ctx))
+            self._cache.write(ctx.get_current_key())
             return
         record = to_record(value)
         if record is None:
@@ -259,7 +259,7 @@ class Track(KeyedProcessFunction):
         if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
             yield from self._alone(key, record, now_ms)
             return
-        bucket = _bucket(ctx)
+        bucket = ctx.get_current_key()
         owners = self._cache.get(bucket)
         name = _name(record)
         owner = owners.get(name)
@@ -276,7 +276,7 @@ class Track(KeyedProcessFunction):
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Output]:
-        bucket = _bucket(ctx)
+        bucket = ctx.get_current_key()
         owners = self._cache.get(bucket)
         for name, place in owners.due(timestamp):
             run_id, key, _ = name
@@ -329,12 +329,6 @@ class Track(KeyedProcessFunction):
             timers.register_processing_time_timer(wanted_ms)
             owners.timer_ms = wanted_ms
         self._cache.keep(bucket, owners)
-
-
-def _bucket(ctx: Any) -> str:
-    """Return the current key of a function whose input is keyed by `keyed_in_the_jvm`."""
-    bucket: str = ctx.get_current_key()[0]
-    return bucket
 
 
 def _name(record: Mapping[str, Any]) -> Name:

@@ -98,7 +98,7 @@ class Flink:
         )
         self.context: Any = SimpleNamespace(
             timer_service=lambda: self.timer_service,
-            get_current_key=lambda: Row(key),
+            get_current_key=lambda: key,
             timestamp=lambda: 1,
         )
         state = lambda descriptor: self.states.setdefault(descriptor.name, State())  # noqa: E731

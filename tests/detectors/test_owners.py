@@ -135,7 +135,7 @@ def test_a_bucket_beyond_the_cache_is_written_at_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tracking, "MOST_CACHED", 1)
     live = Flink(Track())
     live.feed(to_record_row(record(TAKEN)))
-    other = SimpleNamespace(**{**vars(live.context), "get_current_key": lambda: Row("other")})
+    other = SimpleNamespace(**{**vars(live.context), "get_current_key": lambda: "other"})
     list(live.function.process_element(to_record_row(record(TAKEN)), other))
     assert len(live.states["owners"].kept.value.places) == 1
     # After the mark the first bucket makes room for the other one.

@@ -1,4 +1,4 @@
-"""After an error in a tracker a real job keeps running: only that record is rejected."""
+"""Log keys do not affect each other in a real job: neither their errors nor their state."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyflink.common import Configuration, Row
 from pyflink.datastream import RuntimeContext, StreamExecutionEnvironment
 
 from stunwatch.engine.failures import REJECTED_TOPIC
+from stunwatch.engine.owners import MOST_IN_BUCKET
 from stunwatch.engine.tracking import (
     EVENT_TYPE,
     KEYED_TYPE,
@@ -47,7 +48,8 @@ def track_with_an_error() -> Track:
     return Tracking()
 
 
-def test_the_job_continues_and_the_record_is_rejected() -> None:
+def tracked(fed: list[tuple[str, str]], track: Track) -> list[tuple[str, ...]]:
+    """Return the rows of a job whose input are lines of log keys; each has its own bucket."""
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     configuration.set_string("python.execution-mode", "thread")
@@ -55,15 +57,31 @@ def test_the_job_continues_and_the_record_is_rejected() -> None:
     configuration.set_string("restart-strategy.type", "disable")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(1)
-    fed = []
-    for owner in ("ds/vm01", "ds/vm02"):
-        lines = [STUN.format(1, 48_211), STUN.format(20, FAILS), STUN.format(40, 51_007)]
-        for record in records_of_lines([line.encode() for line in lines], "vm"):
-            row = to_record_row({**record, "owner": owner, "kafka_offset": len(fed)})
-            fed.append(Row(owner, row))
-    keyed = keyed_in_the_jvm(env.from_collection(fed, KEYED_TYPE))
-    tracked = keyed.process(track_with_an_error(), EVENT_TYPE)
-    found = [tuple(row) for row in tracked.execute_and_collect()]
+    rows = []
+    for number, (owner, line) in enumerate(fed):
+        [record] = records_of_lines([line.encode()], "vm")
+        rows.append(Row(owner, to_record_row({**record, "owner": owner, "kafka_offset": number})))
+    keyed = keyed_in_the_jvm(env.from_collection(rows, KEYED_TYPE))
+    return [tuple(row) for row in keyed.process(track, EVENT_TYPE).execute_and_collect()]
+
+
+def test_interleaved_log_keys_keep_their_state() -> None:
+    owners = [f"ds/vm{number:02}" for number in range(3 * MOST_IN_BUCKET)]
+    start = (
+        "2024-05-06T07:08:00.123Z In(05) vmx - SnapshotVMX_TakeSnapshot start: 'a', deviceState=0"
+    )
+    lines = [(owner, line) for line in (start, STUN.format(1, 48_211)) for owner in owners]
+    found = tracked(lines, Track())
+    causes = {
+        key: orjson.loads(text)["cause"] for topic, key, text in found if topic == "events.stun"
+    }
+    assert causes == dict.fromkeys(owners, "snapshot_create")
+
+
+def test_the_job_continues_and_the_record_is_rejected() -> None:
+    lines = [STUN.format(1, 48_211), STUN.format(20, FAILS), STUN.format(40, 51_007)]
+    fed = [(owner, line) for owner in ("ds/vm01", "ds/vm02") for line in lines]
+    found = tracked(fed, track_with_an_error())
     for owner in ("ds/vm01", "ds/vm02"):
         [rejected] = [
             orjson.loads(text)
