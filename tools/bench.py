@@ -93,11 +93,10 @@ def noise(rng: random.Random, number: int) -> str:
 def matching_records(count: int, seed: int) -> list[dict[str, Any]]:
     """Return records of simulated nights that a detector reads, in order, at least `count`."""
     found: list[dict[str, Any]] = []
-    for each in itertools.count(seed):
-        if len(found) >= count:
-            return found
-        found += _matching_of_a_night(each)
-    raise AssertionError
+    while len(found) < count:
+        found += _matching_of_a_night(seed)
+        seed += 1
+    return found
 
 
 def _matching_of_a_night(seed: int) -> list[dict[str, Any]]:
@@ -121,8 +120,8 @@ def _matching_of_a_night(seed: int) -> list[dict[str, Any]]:
 def records(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the records of a night; a detector reads the share MATCHING of them."""
     rng = random.Random(seed)
-    matching = matching_records(int(count * MATCHING), seed)
     every = round(1 / MATCHING)
+    matching = matching_records(count // every + 1, seed)
     for number in range(count):
         if number % every == 0:
             record = matching[number // every]

@@ -206,6 +206,8 @@ def job_settings(name: str, parallelism: int) -> dict[str, str]:
         # Python runs inside the TaskManager's JVM. Processes of its own would start 15 s later,
         # answer later, and listen on ports that anyone can reach.
         "python.execution-mode": "thread",
+        # Marks must arrive before their checkpoint's barrier (CheckpointMarks.java).
+        "execution.checkpointing.unaligned.enabled": "false",
         # Timestamps without a zone are UTC.
         "table.local-time-zone": "UTC",
     }

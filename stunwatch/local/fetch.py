@@ -33,9 +33,10 @@ PREFILTER = ROOT / "flink-jobs" / "functions"
 VCSIM = ROOT / "tools" / "vcsim"
 PROMTOOL = ROOT / "tools" / "promtool"
 GO = str(Path(sys.executable).with_name("go"))
-GO_BUILD = (GO, "build", "-p=1", "-trimpath", "-mod=readonly", "-gcflags=all=-N -l")
-"""One compiler at a time, because a pipeline that starts meanwhile needs a core, too. Without
-optimisations, which take a third of the time: these tools only run for seconds."""
+GO_BUILD = (GO, "build", "-p=1", "-trimpath", "-mod=readonly")
+"""One compiler at a time, because a pipeline that starts meanwhile needs a core, too."""
+GO_BUILD_QUICKLY = (*GO_BUILD, "-gcflags=all=-N -l")
+"""Without optimisations, which take a third of the time: for tools that run for seconds."""
 PARTIAL = ".partial-"
 MAVEN = ("mvn", "--batch-mode", "--quiet", "--no-transfer-progress", "--strict-checksums")
 
@@ -273,7 +274,7 @@ def build_promtool(folder: Path) -> None:
         UserError: the build fails, or a module's checksum is wrong.
     """
     # remove_all_sd leaves out the discovery of targets in clouds.
-    build = [*GO_BUILD, "-tags", "remove_all_sd"]
+    build = [*GO_BUILD_QUICKLY, "-tags", "remove_all_sd"]
     main = "github.com/prometheus/prometheus/cmd/promtool"
     _run([*build, "-ldflags", "-s -w", "-o", str(folder), main], directory=PROMTOOL)
 

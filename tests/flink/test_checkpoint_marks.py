@@ -8,6 +8,8 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 
+from stunwatch.jobs.detect import environment, job_settings
+
 pytestmark = pytest.mark.integration
 
 ROWS = 600
@@ -46,3 +48,14 @@ def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint(java_classes: st
     assert set(marked) == {"0", "1", "2"}
     assert marked == sorted(marked)
     assert not unmarked
+
+
+def test_a_cluster_with_unaligned_checkpoints_does_not_change_those_of_the_job() -> None:
+    """Unaligned barriers overtake the marks."""
+    cluster = {
+        "execution.checkpointing.interval": "10 s",
+        "execution.checkpointing.unaligned.enabled": "true",
+    }
+    assert environment(None, cluster).get_checkpoint_config().is_unaligned_checkpoints_enabled()
+    job = environment(None, cluster | job_settings("job", 1))
+    assert not job.get_checkpoint_config().is_unaligned_checkpoints_enabled()

@@ -49,7 +49,7 @@ def track_with_an_error() -> Track:
 
 
 def tracked(fed: list[tuple[str, str]], track: Track) -> list[tuple[str, ...]]:
-    """Return the rows of a job whose input are lines of log keys; each has its own bucket."""
+    """Return the rows of a job for lines of log keys; each log key has its own bucket."""
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     configuration.set_string("python.execution-mode", "thread")

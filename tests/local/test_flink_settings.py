@@ -52,12 +52,6 @@ def test_kubernetes_allows_the_same_origin_and_no_uploads() -> None:
         assert told["web.submit.enable"] == "false"
 
 
-def test_checkpoints_are_aligned(plain: Settings) -> None:
-    """So that the marks before a checkpoint arrive before its barrier (CheckpointMarks.java)."""
-    told = written(plain)["execution"]["checkpointing"]
-    assert not {"unaligned", "aligned-checkpoint-timeout", "mode"} & told.keys()
-
-
 def test_secured_flink_uses_one_certificate_on_both_sides(secured: Settings) -> None:
     told = written(secured)["security.ssl"]
     assert told["rest"]["enabled"] and told["rest"]["authentication-enabled"]

@@ -16,7 +16,7 @@ import org.apache.flink.types.Row;
  * <p>Python functions learn nothing of a checkpoint, so they would have to write their state after
  * every row. Pickling it takes longer than everything else that they do. With the marks they write
  * it once per key and checkpoint: a mark arrives after all rows of the checkpoint and before its
- * barrier. This needs aligned checkpoints, which are Flink's default.
+ * barrier. This needs aligned checkpoints.
  */
 public final class CheckpointMarks extends AbstractStreamOperator<Row>
         implements OneInputStreamOperator<Row, Row> {
@@ -26,6 +26,7 @@ public final class CheckpointMarks extends AbstractStreamOperator<Row>
 
     private final int arity;
     private final int kind;
+    /** Few: a key is a bucket of log keys. */
     private final Set<Object> keys = new HashSet<>();
 
     private CheckpointMarks(int arity, int kind) {
