@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import yaml
@@ -91,17 +92,26 @@ class Detector:
 
     def concerns(self, message: str) -> bool:
         """True if the message contains one of the literals."""
-        return any(literal in message for literal in self.literals)
+        # Not `any`: a generator takes three times as long.
+        for literal in self.literals:  # noqa: SIM110
+            if literal in message:
+                return True
+        return False
 
     def tracker(self) -> Tracker:
         """Return a new tracker without state."""
-        tracker: Tracker = import_module(f"stunwatch.detectors.{self.name}.tracker").Tracker()
+        tracker: Tracker = _module(self.name, "tracker").Tracker()
         return tracker
 
     def facts(self) -> Facts:
         """Return new `Facts` without state. Raise ModuleNotFoundError if it has none."""
-        facts: Facts = import_module(f"stunwatch.detectors.{self.name}.facts").Facts()
+        facts: Facts = _module(self.name, "facts").Facts()
         return facts
+
+
+@cache
+def _module(name: str, part: str) -> ModuleType:
+    return import_module(f"stunwatch.detectors.{name}.{part}")
 
 
 @cache

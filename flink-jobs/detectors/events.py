@@ -10,7 +10,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
 import orjson
@@ -29,9 +30,20 @@ _EPOCH = datetime(1970, 1, 1)
 """Without a time zone: with one, isoformat would append it."""
 
 
+@lru_cache(maxsize=4_096)  # an event has several revisions
 def event_id(detector: str, *anchor: str) -> str:
     """Return the UUIDv5 of a detector and the parts of its anchor."""
     return str(uuid5(_NAMESPACE, orjson.dumps([detector, *anchor]).decode()))
+
+
+_Row = TypeVar("_Row")
+
+
+def changed(row: _Row, **fields: Any) -> _Row:
+    """Return a copy of a row with other values. Faster than `dataclasses.replace`."""
+    copy = object.__new__(type(row))
+    vars(copy).update(vars(row), **fields)
+    return copy
 
 
 def revision(rank: int, lines: int, tie: int, version: int) -> int:

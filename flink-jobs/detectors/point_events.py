@@ -13,12 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
-from stunwatch.detectors.events import content_hash, weighed_revision
+from stunwatch.detectors.events import changed, content_hash, weighed_revision
 
 STORM_FACTS = 64
 """A group with more facts than this within `keep_us` is treated as a storm."""
@@ -200,7 +200,7 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
     def _revised(
         self, group: _Group[SomeFact, SomeRow], found: Found[SomeRow], is_deleted: bool = False
     ) -> SomeRow:
-        plain: Any = replace(found.row, revision=0, is_deleted=0, run_id="")  # type: ignore[type-var]
+        plain: Any = changed(found.row, revision=0, is_deleted=0, run_id="")
         lines = found.lines
         if lines is None:
             lines = len(_span(group.facts, found.first_us, found.last_us))
@@ -208,7 +208,7 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
         revision = weighed_revision(
             lines, found.rank, content_hash(plain), version, is_deleted=is_deleted
         )
-        revised: SomeRow = replace(
+        revised: SomeRow = changed(
             plain, revision=revision, is_deleted=int(is_deleted), run_id=self.run_id
         )
         return revised
@@ -252,7 +252,7 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
 def _is_same(written: Found[SomeRow], found: Found[SomeRow]) -> bool:
     """True if a row has the same content as before, regardless of its number of lines."""
     before: Any = written.row
-    plain: Any = replace(before, revision=0, is_deleted=0, run_id="")
+    plain: Any = changed(before, revision=0, is_deleted=0, run_id="")
     return (plain, written.rank, written.is_deleted) == (found.row, found.rank, found.is_deleted)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from stunwatch.detectors.bounds import EVICTED, MOST_EPISODES, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
-from stunwatch.detectors.events import EVIDENCE_SHOWN, content_hash, weighed_revision
+from stunwatch.detectors.events import EVIDENCE_SHOWN, changed, content_hash, weighed_revision
 
 _SECOND = 1_000_000
 
@@ -214,7 +214,7 @@ class Sessions(ABC, Generic[SomeRow]):
         revision = weighed_revision(
             episode.lines, rank, content_hash(row), version, is_deleted=False
         )
-        written: SomeRow = replace(row, revision=revision, run_id=self.run_id)
+        written: SomeRow = changed(row, revision=revision, run_id=self.run_id)
         return written
 
     def _evicted(self, key: tuple[str, ...], episodes: Iterable[Episode]) -> Iterator[SomeRow]:
@@ -228,7 +228,7 @@ class Sessions(ABC, Generic[SomeRow]):
         row: Any = self.row(key, episode)
         version = detector(row.detector).version
         revision = weighed_revision(_RETRACTED, 0, 0, version, is_deleted=True)
-        written: SomeRow = replace(row, revision=revision, is_deleted=1, run_id=self.run_id)
+        written: SomeRow = changed(row, revision=revision, is_deleted=1, run_id=self.run_id)
         return written
 
     def _look_ahead(self) -> None:

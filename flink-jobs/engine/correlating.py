@@ -25,8 +25,11 @@ from pyflink.datastream.state import (
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.engine.failures import CORRELATOR, Failure
+from stunwatch.engine.history import known_us
 from stunwatch.engine.tracking import EVENT_TYPE, Kept, Rejects
-from stunwatch.incidents.correlator import INVENTORY_TOPIC, Correlator, Incident
+from stunwatch.incidents.configuration import KEEP_US
+from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
+from stunwatch.incidents.fleet_clock import FAST_CLOCK_US, FleetClock
 from stunwatch.incidents.seasonal_baseline import Hours
 from stunwatch.incidents.signals import BrokenEventError, reading
 from stunwatch.incidents.topology import Topology
@@ -38,14 +41,11 @@ FLEET_TYPE = Types.ROW([Types.STRING(), EVENT_TYPE])
 """The key, and an event."""
 
 LIVE_EVERY_US = 5_000_000
-FAST_CLOCK_US = 5_000_000
-"""How far event times may advance the correlator's time beyond the wall clock."""
-
 WAIT_MS = 250
 """How long an event waits for others at most."""
 
 Continued = tuple[Correlator, int | None]
-"""The correlator to continue with, and the time of its next timer, µs since 1970."""
+"""The correlator to continue with, and the event time of its next timer, µs since 1970."""
 
 
 def to_row(incident: Incident | dict[str, Any]) -> Row:
@@ -61,7 +61,7 @@ def _event(text: str) -> dict[str, Any]:
 
 
 class CorrelateLive(KeyedProcessFunction):
-    """Processes events several times a second and takes the time from the wall clock.
+    """Processes events several times a second and takes the time from the fleet's clock.
 
     Until then events wait in a list of Flink's state. Flink unpickles and pickles the correlator at
     every call, which takes milliseconds in a storm.
@@ -88,6 +88,7 @@ class CorrelateLive(KeyedProcessFunction):
             ValueStateDescriptor("topology", Types.PICKLED_BYTE_ARRAY())
         )
         self._known: Topology | None = None
+        self._clock: FleetClock | None = None
         self._bands: MapState = runtime_context.get_map_state(
             MapStateDescriptor("bands", Types.STRING(), Types.PICKLED_BYTE_ARRAY())
         )
@@ -102,16 +103,21 @@ class CorrelateLive(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         kept = self._correlator.value()
-        correlator, timer_ms = kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0)
+        correlator, timer_ms, clock = (
+            kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0, FleetClock())
+        )
         waiting = list(self._waiting.get() or ())
         self._waiting.clear()
         # A timer may fire late, after a restart for example: newer events may wait already.
         now_ms = max(timestamp, ctx.timer_service().current_processing_time())
+        if self._clock is None:
+            self._clock = clock
+            clock.start(now_ms * 1000)
         due_us = None
         for topic, text in waiting:
             correlator, due_us = yield from self._fed(correlator, due_us, topic, text, now_ms)
         is_own = 0 < timer_ms <= timestamp
-        if is_own or (due_us is not None and due_us <= now_ms * 1000):
+        if is_own or (due_us is not None and due_us <= self._clock.time_us(now_ms * 1000)):
             correlator, due_us = yield from self._advanced(correlator, now_ms)
         self._keep(correlator, due_us, 0 if is_own else timer_ms, ctx.timer_service())
 
@@ -120,12 +126,15 @@ class CorrelateLive(KeyedProcessFunction):
     ) -> Generator[Row, None, Continued]:
         """Yield what follows from an event."""
         topology = self._known_topology()
-        # Limits the effect of a host with a fast clock: it must not close incidents of others.
-        latest_us = now_ms * 1000 + FAST_CLOCK_US
         bands = _Bands(self._bands)
         try:
-            found = correlator.feed(topic, _event(text), bands, topology, latest_us)
+            event = _event(text)
+            # Limits the effect of a host with a fast clock: it must not close incidents of others.
+            latest_us = now_ms * 1000 + FAST_CLOCK_US
+            until_us = self._seen(topic, event, now_ms * 1000)
+            found = correlator.feed(topic, event, bands, topology, latest_us, until_us)
             yield from map(to_row, found)
+            self._told(topic, event, now_ms * 1000)
             due_us = correlator.next_timer_us
         except BrokenEventError:
             # It violates its schema. ClickHouse reads the same topic and stores it with the reason.
@@ -141,10 +150,24 @@ class CorrelateLive(KeyedProcessFunction):
             self._topology.update(Kept(topology))
         return correlator, due_us
 
+    def _seen(self, topic: str, event: dict[str, Any], wall_us: int) -> int:
+        """Return the fleet's time, after the line of a host. Raise BrokenEventError."""
+        clock = self._clock or FleetClock()
+        if topic == SEEN_TOPIC and event.get("is_syslog"):
+            with reading():
+                clock.see_host(int(event["seen_us"]), wall_us)
+        return clock.time_us(wall_us)
+
+    def _told(self, topic: str, event: dict[str, Any], wall_us: int) -> None:
+        """Advance the clock of a fleet whose hosts send no syslog."""
+        if self._clock and topic != INVENTORY_TOPIC:
+            self._clock.see_event(known_us(topic, event), wall_us)
+
     def _advanced(self, correlator: Correlator, now_ms: int) -> Generator[Row, None, Continued]:
         """Yield what follows from the time."""
         try:
-            yield from map(to_row, correlator.advance_time(now_ms * 1000, self._known_topology()))
+            time_us = self._clock.time_us(now_ms * 1000) if self._clock else 0
+            yield from map(to_row, correlator.advance_time(time_us, self._known_topology()))
             due_us = correlator.next_timer_us
         except Exception as error:
             yield from self._rejects.rows([Failure(CORRELATOR, error, None)], FLEET, now_ms)
@@ -156,7 +179,7 @@ class CorrelateLive(KeyedProcessFunction):
         is_second, self._has_failed = self._has_failed, not self._has_failed
         if is_second:
             return Correlator("live", LIVE_EVERY_US), None
-        return correlator, now_ms * 1000 + LIVE_EVERY_US
+        return correlator, correlator.now_us + LIVE_EVERY_US
 
     def _known_topology(self) -> Topology:
         """Return the inventory, read from Flink's state once: it is large and changes rarely."""
@@ -167,12 +190,14 @@ class CorrelateLive(KeyedProcessFunction):
 
     def _keep(self, correlator: Correlator, due_us: int | None, timer_ms: int, timers: Any) -> None:
         now_ms = timers.current_processing_time()
+        clock = self._clock or FleetClock()
         if due_us is not None:
-            wanted_ms = max(due_us // 1000, now_ms) + 1
+            wait_us = min(max(0, due_us - clock.time_us(now_ms * 1000)), KEEP_US)
+            wanted_ms = now_ms + wait_us // 1000 + 1
             if not timer_ms or wanted_ms < timer_ms:
                 timers.register_processing_time_timer(wanted_ms)
                 timer_ms = wanted_ms
-        self._correlator.update(Kept((correlator, timer_ms)))
+        self._correlator.update(Kept((correlator, timer_ms, clock)))
         self._forgotten = correlator.evicted + self._known_topology().evicted
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import orjson
@@ -48,15 +50,16 @@ RECORD_FIELDS = (
     "time_quality",
     "kafka_offset",
 )
-"""The columns of `candidates` in jobs/detect.sql, in order."""
+"""The columns of `candidates` in jobs/detect.sql."""
 
-RECORD_TYPE = Types.ROW_NAMED(
-    list(RECORD_FIELDS),
-    [Types.LONG() if name.endswith("offset") else Types.STRING() for name in RECORD_FIELDS],
-)
+KEYED_TYPE = Types.ROW([Types.STRING(), Types.STRING()])
+"""The bucket of the log key, and a row of `candidates` as JSON. Python receives one string faster
+than a column for each field."""
 
-KEYED_TYPE = Types.ROW([Types.STRING(), RECORD_TYPE])
-"""The bucket of the log key, and a row of `candidates`."""
+RECORD_IN_SQL = f"""JSON_OBJECT(
+  {", ".join(f"KEY '{name}' VALUE `{name}`" for name in RECORD_FIELDS)} ABSENT ON NULL
+)"""
+"""A row of `candidates` as JSON, in Flink SQL. The same as `to_json`."""
 
 EVENT_TYPE = Types.ROW_NAMED(
     ["topic", "owner", "event"], [Types.STRING(), Types.STRING(), Types.STRING()]
@@ -79,15 +82,18 @@ _NEEDED = {
 _LOG = logging.getLogger(__name__)
 
 
-def to_record(row: Row) -> dict[str, Any] | None:
+def wall_clock_ms() -> int:
+    """Return the wall-clock time in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def to_record(text: str) -> dict[str, Any] | None:
     """Convert a row of `candidates` to the record that trackers read, without its NULL fields.
 
     Return None if a required field is missing or invalid: the row violates its schema, and
     ClickHouse, which reads the same topic, stores it in rejected_lines with the reason.
     """
-    record = {
-        name: value for name, value in zip(RECORD_FIELDS, row, strict=True) if value is not None
-    }
+    record: dict[str, Any] = orjson.loads(text)
     try:
         record["event_time_us"] = epoch_microseconds(record["event_time"])
     except (KeyError, ValueError, OverflowError):
@@ -102,13 +108,16 @@ def to_row(owner: str, written: Written) -> Row:
     return Row(topic, owner, orjson.dumps(event).decode())
 
 
-def to_record_row(record: Mapping[str, Any]) -> Row:
+def to_json(record: Mapping[str, Any]) -> str:
     """Return a record as a row of `candidates`: the inverse of `to_record`."""
-    return Row(*(record.get(name) for name in RECORD_FIELDS))
+    fields = ((name, record.get(name)) for name in RECORD_FIELDS)
+    return orjson.dumps({name: value for name, value in fields if value is not None}).decode()
 
 
-def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -> KeyedStream:
+def keyed_in_the_jvm(stream: DataStream, value: TypeInformation | None = None) -> KeyedStream:
     """Key a stream of (key, value) by its first field, like `key_by` but without Python.
+
+    `value`: the type of the value; by default a string.
 
     PyFlink's own `key_by` computes the key in a Python operator. That costs every record a second
     round trip to Python and every slot a second bundle to wait for.
@@ -116,20 +125,21 @@ def keyed_in_the_jvm(stream: DataStream, value: TypeInformation = RECORD_TYPE) -
     keyed = stream._j_data_stream.keyBy(
         get_gateway().jvm.KeyByKeySelector(), Types.ROW([Types.STRING()]).get_java_type_info()
     )
-    return KeyedStream(keyed, value, stream)
+    return KeyedStream(keyed, value or Types.STRING(), stream)
 
 
 def _output(owner: str, written: Written) -> Output:
     topic, fact = written
     if topic == FACTS:
         bucket = bucket_of_owner(fact["owner"], fact["run_id"])
-        return SECOND_STEP, Row(bucket, to_record_row(fact))
+        return SECOND_STEP, Row(bucket, to_json(fact))
     return to_row(owner, written)
 
 
 def _seen_row(record: Mapping[str, Any]) -> Row:
     """Return the row for the correlator that reports that a host sent lines."""
-    return Row(SEEN_TOPIC, record["owner"], orjson.dumps(seen(record)).decode())
+    event = {**seen(record), "is_syslog": record.get("source") == "syslog"}
+    return Row(SEEN_TOPIC, record["owner"], orjson.dumps(event).decode())
 
 
 class Rejects:
@@ -149,9 +159,10 @@ class Rejects:
 
 
 MARK = "checkpoint"
-"""The kind of the record that follows all records of a key before a checkpoint."""
+"""What follows all records of a key before a checkpoint (CheckpointMarks.java)."""
 
-_KIND = RECORD_FIELDS.index("kind")
+TIMER_GRID_MS = 500
+"""A bucket has at most one timer in this time, because every timer costs a call of Python."""
 
 MOST_CACHED = 2_048
 """Most buckets whose trackers one Python function keeps unpickled."""
@@ -195,6 +206,10 @@ class _Cache:
             found = kept.value if kept else Owners()
         return found
 
+    def has_changed(self, bucket: str) -> bool:
+        """Return whether the bucket is written at the next mark."""
+        return bucket in self._changed
+
     def keep(self, bucket: str, owners: Owners) -> None:
         """Keep the log keys of the current bucket until the mark."""
         if bucket not in self._buckets and len(self._buckets) >= MOST_CACHED:
@@ -234,7 +249,15 @@ class Track(KeyedProcessFunction):
     The input must have marks before every checkpoint (CheckpointMarks.java).
     """
 
+    def __init__(self, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        """`now_ms`: the clock of Flink's processing time. Asking Flink takes longer."""
+        self._now_ms = now_ms
+
     def open(self, runtime_context: RuntimeContext) -> None:
+        # Modules live as long as the process, and trackers are many: looking for garbage among them
+        # after every 700 new objects takes a tenth of the time.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
         self._cache = _Cache(
             runtime_context.get_state(ValueStateDescriptor("owners", Types.PICKLED_BYTE_ARRAY()))
         )
@@ -243,8 +266,8 @@ class Track(KeyedProcessFunction):
         self._evicted = metrics.counter("owners_evicted")
         metrics.gauge("tracker_state_evicted", lambda: sum(EVICTED.values()))
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
-        if value[_KIND] == MARK:
+    def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> Iterator[Output]:
+        if value == MARK:
             self._cache.write(ctx.get_current_key())
             return
         record = to_record(value)
@@ -253,8 +276,7 @@ class Track(KeyedProcessFunction):
         if record["kind"] == "seen":
             yield _seen_row(record)
             return
-        timers = ctx.timer_service()
-        key, now_ms = record["owner"], timers.current_processing_time()
+        key, now_ms = record["owner"], self._now_ms()
         is_live = record["run_id"] == LIVE
         if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
             yield from self._alone(key, record, now_ms)
@@ -271,12 +293,13 @@ class Track(KeyedProcessFunction):
         yield from self._rejects.rows(failures, key, now_ms)
         if evicted := owners.keep(name, owner, due_us, now_ms):
             self._evicted.inc(evicted)
-        self._keep(bucket, owners, timers)
+        self._keep(bucket, owners, ctx.timer_service())
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Output]:
         bucket = ctx.get_current_key()
+        is_mark_due = self._cache.has_changed(bucket)
         owners = self._cache.get(bucket)
         for name, place in owners.due(timestamp):
             run_id, key, _ = name
@@ -294,8 +317,10 @@ class Track(KeyedProcessFunction):
         if owners.timer_ms <= timestamp:
             owners.timer_ms = 0
         self._keep(bucket, owners, ctx.timer_service())
-        # A timer may fire between the mark and the checkpoint, which does not contain it any more.
-        self._cache.write(bucket)
+        if not is_mark_due:
+            # The timer may have fired between the mark and the checkpoint. The checkpoint then does
+            # not contain the timer any more.
+            self._cache.write(bucket)
 
     def _alone(self, key: str, record: Mapping[str, Any], now_ms: int) -> Iterator[Output]:
         """Yield what follows from a record alone. Its state is discarded."""
@@ -325,9 +350,10 @@ class Track(KeyedProcessFunction):
                 timers.delete_processing_time_timer(owners.timer_ms)
                 owners.timer_ms = 0
         # A timer that fires too early is harmless. Replace it only if it would fire too late.
-        elif not owners.timer_ms or wanted_ms < owners.timer_ms:
-            timers.register_processing_time_timer(wanted_ms)
-            owners.timer_ms = wanted_ms
+        elif not owners.timer_ms or wanted_ms < owners.timer_ms - TIMER_GRID_MS:
+            timer_ms = -(-wanted_ms // TIMER_GRID_MS) * TIMER_GRID_MS
+            timers.register_processing_time_timer(timer_ms)
+            owners.timer_ms = timer_ms
         self._cache.keep(bucket, owners)
 
 

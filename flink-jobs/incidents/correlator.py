@@ -164,11 +164,12 @@ class Correlator:
         bands: Bands,
         topology: Topology,
         latest_us: int = 2**62,
+        until_us: int = 2**62,
     ) -> Iterator[Incident]:
         """Process an event, a host that was seen, or an item of inventory.
 
-        The time does not advance beyond `latest_us`. An event dated further after it than a clock
-        may be fast makes no incident. Raises BrokenEventError; then no signal has changed.
+        The time does not advance beyond `until_us`. An event dated further after `latest_us` than a
+        clock may be fast makes no incident. Raises BrokenEventError; then no signal has changed.
         """
         if topic == SEEN_TOPIC:
             with reading():
@@ -176,7 +177,7 @@ class Correlator:
             if self._is_news(host, seen_us):
                 self.is_dirty = True
             self.hosts_seen.add(host, seen_us)
-            yield from self.advance_time(seen_us, topology)
+            yield from self.advance_time(min(seen_us, until_us), topology)
             return
         if topic == INVENTORY_TOPIC:
             with reading():
@@ -198,7 +199,7 @@ class Correlator:
             self.signals_ahead += 1
             return
         # Advance the time first: incidents then close at the same point live and in a replay.
-        yield from self.advance_time(min(signal.known_us, latest_us), topology)
+        yield from self.advance_time(min(signal.known_us, until_us), topology)
         self.revisions[name] = revision
         known = self.signals.pop(name, None)
         self.signals[name] = self._judged(signal, bands, known)

@@ -36,7 +36,7 @@ from stunwatch.engine.owners import BUCKET
 from stunwatch.engine.tracking import (
     EVENT_TYPE,
     KEYED_TYPE,
-    RECORD_FIELDS,
+    RECORD_IN_SQL,
     SECOND_STEP,
     Track,
     keyed_in_the_jvm,
@@ -160,8 +160,7 @@ def detect(
     tables: StreamTableEnvironment, bootstrap: str, inventory_scan: dict[str, str]
 ) -> TableResult:
     """Start the job on the tables of `statements`."""
-    fields = ", ".join(f"`{name}`" for name in RECORD_FIELDS)
-    keyed = tables.sql_query(f"SELECT {BUCKET}, ROW({fields}) FROM candidates")
+    keyed = tables.sql_query(f"SELECT {BUCKET}, {RECORD_IN_SQL} FROM candidates")
     tables.create_temporary_view("tracked", track(tables.to_append_stream(keyed, KEYED_TYPE)))
     tables.create_temporary_view("correlated", correlate(tables, bootstrap, inventory_scan))
     return insert_events(tables)

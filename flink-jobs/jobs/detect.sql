@@ -25,6 +25,7 @@ CREATE TEMPORARY TABLE records (
   `run_id` STRING,
   `time_quality` STRING,
   `is_first_seen` BOOLEAN METADATA FROM 'value.is_first_seen' VIRTUAL,
+  `arrived_at` TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL,
   `kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL
 ) WITH (
   'connector' = 'kafka',
@@ -41,13 +42,24 @@ CREATE TEMPORARY TABLE records (
 );
 
 -- Which hosts send lines now: at most one row per host and ten minutes. Every verdict also counts
--- the unaffected hosts.
+-- the unaffected hosts. These lines also set the clock of the fleet (incidents/fleet_clock.py), so a
+-- line dated after its arrival counts at its arrival.
 CREATE TEMPORARY VIEW seen AS
-SELECT `owner`, `event_time`, `host`, `run_id`
+SELECT
+  `owner`,
+  LEAST(`event_time`, DATE_FORMAT(`arrived_at`, 'yyyy-MM-dd''T''HH:mm:ss.SSS''Z''')) AS `event_time`,
+  `source`,
+  `host`,
+  `run_id`
 FROM records
 WHERE `is_first_seen`
 UNION ALL
-SELECT *
+SELECT
+  `owner`,
+  `event_time`,
+  CAST(NULL AS STRING) AS `source`,
+  `host`,
+  `run_id`
 FROM seen_samples;
 
 CREATE TEMPORARY VIEW seen_records AS
@@ -55,7 +67,7 @@ SELECT
   `owner`,
   `event_time`,
   'seen' AS `kind`,
-  CAST(NULL AS STRING) AS `source`,
+  `source`,
   CAST(NULL AS STRING) AS `program`,
   `host`,
   CAST(NULL AS STRING) AS `vm`,

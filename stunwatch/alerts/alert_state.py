@@ -21,6 +21,14 @@ NO_MARKS = Marks()
 OLD_AFTER = timedelta(days=1)
 """An incident that was visible this long before its event was written comes from an old file."""
 
+LATE_AFTER = timedelta(minutes=15)
+"""An incident that was visible this long before its event was written comes from a backlog:
+detection did not run, or a relay kept the lines."""
+
+LATE_WAIT_S = 120.0
+"""How long a late incident waits for its end, which may be in the same backlog, before a message
+about it is sent."""
+
 FORGOTTEN_AFTER_S = 8 * 24 * 3600
 """Closed incidents are dropped after this time. It exceeds the topic's retention, so that no new
 event of such an incident can arrive.
@@ -51,6 +59,10 @@ class Known:
     """When the mutes expire. Epoch seconds."""
     is_old: bool = False
     """Whether it comes from an old file. If so, no messages are sent."""
+    late_event: dict[str, Any] | None = None
+    """Its last event, while it waits for its end because it is late."""
+    late_until: float = 0.0
+    """When this wait ends. Epoch seconds."""
 
 
 @dataclass
@@ -95,7 +107,7 @@ class AlertState:
     ) -> None:
         """Apply an event of the topic and create the messages about it.
 
-        `written_at` is when the event was written to the topic; by default `now`.
+        `written_at` is when the event was written to the topic; by default at its detection.
         """
         if event.get("run_id") != "live":
             return
@@ -107,11 +119,20 @@ class AlertState:
         if not before and state == "withdrawn":
             return
         known = _known(event, state, before, now)
-        known.is_old = before.is_old if before else _is_old(event, written_at or now)
+        known.is_old = before.is_old if before else _is_old(event, written_at)
         if known.is_old:
             self.incidents[incident_id] = known
             return
-        if not before and state == "closed" and marks.muted_until(event, now) is None:
+        is_late = before.late_event is not None if before else _is_late(event, written_at)
+        if is_late and state == "open":
+            # Raises if the event cannot become a message later.
+            message_of(event, "opened", "", configuration.report_url)
+            known.late_event = dict(event)
+            known.late_until = before.late_until if before else now.timestamp() + LATE_WAIT_S
+            self.incidents[incident_id] = known
+            return
+        is_unknown = not before and not is_late
+        if is_unknown and state == "closed" and marks.muted_until(event, now) is None:
             # It closed before a message about its opening was sent.
             known.followers = {
                 each.name: known.severity
@@ -124,6 +145,26 @@ class AlertState:
         self.incidents[incident_id] = known
         for receiver, message in news:
             self._send_or_hold(receiver, message, configuration, now)
+
+    def end_waits(self, configuration: Configuration, now: datetime, marks: Marks) -> bool:
+        """Create messages for late incidents that are still open; return whether there are any."""
+        due = [
+            each
+            for each in self.incidents.values()
+            if each.late_event is not None and each.late_until <= now.timestamp()
+        ]
+        for known in due:
+            event, known.late_event = known.late_event or {}, None
+            for receiver, message in _news(known, known.state, event, configuration, now, marks):
+                self._send_or_hold(receiver, message, configuration, now)
+        return bool(due)
+
+    def has_late(self, now: datetime) -> bool:
+        """True if the wait of a late incident has ended."""
+        return any(
+            each.late_event is not None and each.late_until <= now.timestamp()
+            for each in self.incidents.values()
+        )
 
     def has_muted(self) -> bool:
         """True if any incident is muted."""
@@ -281,8 +322,17 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _is_old(event: Mapping[str, Any], written_at: datetime) -> bool:
-    return written_at - datetime.fromisoformat(str(event["detected_at"])) > OLD_AFTER
+def _is_old(event: Mapping[str, Any], written_at: datetime | None) -> bool:
+    return _delay(event, written_at) > OLD_AFTER
+
+
+def _is_late(event: Mapping[str, Any], written_at: datetime | None) -> bool:
+    return _delay(event, written_at) > LATE_AFTER
+
+
+def _delay(event: Mapping[str, Any], written_at: datetime | None) -> timedelta:
+    detected_at = datetime.fromisoformat(str(event["detected_at"]))
+    return (written_at or detected_at) - detected_at
 
 
 def _rank(severity: str) -> int:

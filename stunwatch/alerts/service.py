@@ -108,6 +108,11 @@ class Dispatcher:
         if self.alert_state.end_mutes(self.configuration, now, marks):
             self.save()
 
+    def end_waits(self, now: datetime, marks: Marks) -> None:
+        """Create messages for late incidents that are still open."""
+        if self.alert_state.end_waits(self.configuration, now, marks):
+            self.save()
+
     def deliver(self, now: datetime) -> int:
         """Attempt deliveries that are due; return how many were accepted."""
         held = sum(map(len, self.alert_state.held.values()))
@@ -284,6 +289,8 @@ def run(settings: Settings, until: Callable[[], bool] = lambda: False) -> None:
                 # One alert too many is better than a lost one.
                 dispatcher.take(events, utc_now(), marks.read() or NO_MARKS)
                 reader.commit()
+            if dispatcher.alert_state.has_late(utc_now()):
+                dispatcher.end_waits(utc_now(), marks.read() or NO_MARKS)
             while dispatcher.deliver(utc_now()):
                 pass
             if changed_at != (changed_at := _changed_at(settings.alerts)):

@@ -11,12 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stunwatch.alerts.alert_state import AlertState, Delivery, backoff_s
+from stunwatch.alerts.alert_state import (
+    LATE_WAIT_S,
+    NO_MARKS,
+    AlertState,
+    Delivery,
+    backoff_s,
+)
 from stunwatch.alerts.configuration import Configuration, parse
 from tests.alerts.made_incidents import closed, incident
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NIGHT = datetime(2026, 3, 1, 23, tzinfo=UTC)
+NIGHT_BEFORE = datetime(2026, 3, 1, 2, 2, tzinfo=UTC)
 
 
 def configuration(*receivers: dict[str, Any], **more: Any) -> Configuration:
@@ -288,10 +295,39 @@ def test_incidents_in_old_files_send_no_messages(state: str, opened_at: str) -> 
     old = {"opened_at": f"{opened_at}T02:00:00Z", "detected_at": f"{opened_at}T02:01:05.000000Z"}
     first = incident(**old) if state == "open" else closed(revision=1, **old)
     worse = incident(revision=2, severity="critical", **old)
-    assert told([first, worse, closed(revision=3, **old)]) == []
+    alert_state = AlertState()
+    for event in (first, worse, closed(revision=3, **old)):
+        alert_state.take(event, configuration(), NOON, written_at=NOON)
+    assert not alert_state.outbox
 
 
 def test_events_written_while_the_service_was_down_are_sent() -> None:
     alert_state, event = AlertState(), incident()
-    alert_state.take(event, configuration(), NOON + timedelta(days=3), written_at=NOON)
+    alert_state.take(event, configuration(), NOON + timedelta(days=3), written_at=NIGHT_BEFORE)
     assert [each.message.change for each in alert_state.outbox] == ["opened"]
+
+
+def late(*written: dict[str, Any], end: bool = True) -> list[str]:
+    """Return the changes that are sent about incidents of a backlog that is read at noon."""
+    alert_state, to = AlertState(), configuration()
+    for event in written:
+        alert_state.take(event, to, NOON, written_at=NOON)
+    if end:
+        assert not alert_state.outbox
+        restored = AlertState.from_json(json.loads(orjson.dumps(alert_state.as_json())))
+        assert not restored.has_late(NOON)
+        assert restored.has_late(NOON + timedelta(seconds=LATE_WAIT_S))
+        assert restored.end_waits(to, NOON + timedelta(seconds=LATE_WAIT_S), NO_MARKS)
+        restored.take(closed(revision=9), to, NOON + timedelta(minutes=9), written_at=NOON)
+        alert_state = restored
+    return [each.message.change for each in alert_state.outbox]
+
+
+def test_an_incident_that_began_and_ended_in_a_backlog_sends_no_message() -> None:
+    assert not late(incident(), incident(revision=2, stun_count=9), closed(), end=False)
+    assert not late(closed(), end=False)
+    assert not late(incident(), incident(revision=2, is_deleted=1), end=False)
+
+
+def test_an_incident_of_a_backlog_that_goes_on_sends_its_messages_after_a_wait() -> None:
+    assert late(incident(), incident(revision=2, severity="critical")) == ["opened", "closed"]

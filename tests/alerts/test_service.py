@@ -22,6 +22,7 @@ from stunwatch.settings import Settings, load_settings
 from tests.alerts.made_incidents import closed, incident
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WRITTEN = datetime(2026, 3, 1, 2, 2, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -53,7 +54,11 @@ class Inbox:
 def test_events_read_before_a_crash_are_delivered_once_after_it(settings: Settings) -> None:
     dispatcher = Dispatcher(settings, AlertState(), configuration(), Inbox(refuse=9))
     dispatcher.take(
-        [(0, 4, orjson.dumps(incident("a")), NOON), (1, 0, orjson.dumps(incident("b")), NOON)], NOON
+        [
+            (0, 4, orjson.dumps(incident("a")), WRITTEN),
+            (1, 0, orjson.dumps(incident("b")), WRITTEN),
+        ],
+        NOON,
     )
     dispatcher.deliver(NOON)
     alert_state = read_state(settings)
@@ -62,7 +67,7 @@ def test_events_read_before_a_crash_are_delivered_once_after_it(settings: Settin
     inbox = Inbox()
     again = Dispatcher(settings, alert_state, configuration(), inbox)
     # After a crash, Kafka may deliver the same messages again.
-    again.take([(0, 4, orjson.dumps(incident("a")), NOON)], NOON)
+    again.take([(0, 4, orjson.dumps(incident("a")), WRITTEN)], NOON)
     for minute in range(10):
         again.deliver(NOON + timedelta(minutes=minute))
     assert sorted(inbox.titles) == [
@@ -77,7 +82,7 @@ def test_an_event_that_is_not_an_incident_is_skipped_and_logged(
     inbox = Inbox()
     dispatcher = Dispatcher(settings, AlertState(), configuration(), inbox)
     values = [b"{", b"null", b"[]", b'{"run_id": "live"}', orjson.dumps(incident("a"))]
-    dispatcher.take([(0, offset, value, NOON) for offset, value in enumerate(values)], NOON)
+    dispatcher.take([(0, offset, value, WRITTEN) for offset, value in enumerate(values)], NOON)
     dispatcher.deliver(NOON)
     assert len(inbox.titles) == 1
     assert capsys.readouterr().out.count("is not an incident") == 4
@@ -118,15 +123,15 @@ def test_a_muted_incident_is_sent_once_despite_restarts(settings: Settings) -> N
     def dispatcher() -> Dispatcher:
         return Dispatcher(settings, read_state(settings) or AlertState(), configuration(), inbox)
 
-    dispatcher().take([(0, 0, orjson.dumps(incident("a")), NOON)], NOON, marks)
+    dispatcher().take([(0, 0, orjson.dumps(incident("a")), WRITTEN)], NOON, marks)
     for minute in (10, 59, 60, 61, 70):
         now = NOON + timedelta(minutes=minute)
         dispatcher().end_mutes(now, marks)
         # Kafka delivers the same messages again.
-        dispatcher().take([(0, 0, orjson.dumps(incident("a")), NOON)], now, Marks())
+        dispatcher().take([(0, 0, orjson.dumps(incident("a")), WRITTEN)], now, Marks())
         dispatcher().deliver(now)
         assert len(inbox.titles) == (minute > 60)
-    dispatcher().take([(0, 1, orjson.dumps(closed("a")), NOON)], now, marks)
+    dispatcher().take([(0, 1, orjson.dumps(closed("a")), WRITTEN)], now, marks)
     dispatcher().deliver(now)
     dispatcher().deliver(now)
     assert inbox.titles == [

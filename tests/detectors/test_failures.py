@@ -29,7 +29,7 @@ from stunwatch.engine.failures import (
     rejected_line,
 )
 from stunwatch.engine.owner import Owner
-from stunwatch.engine.tracking import Track, to_record, to_record_row
+from stunwatch.engine.tracking import Track, to_json, to_record
 from stunwatch.incidents.correlator import Correlator
 from tests.detectors.cases import Record, records_of_lines
 
@@ -160,21 +160,21 @@ def test_the_other_detectors_of_a_key_continue_after_an_error(
 
 
 def test_a_detector_finds_events_again_after_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(Track())
+    live = Flink(Track(lambda: NOW_MS))
     with monkeypatch.context() as patched:
         patched.setattr(Stuns, "feed", failing)
-        [line] = rejected(live.feed(to_record_row(record())))
+        [line] = rejected(live.feed(to_json(record())))
     assert line["reason"] == "detector stuns failed: ZeroDivisionError"
     assert line["line"] == UNSTUN.format(1)
     assert (line["source"], line["vm"], line["offset"]) == ("vmware_log", "vm01", 0)
     assert live.failures == 1
-    found = live.feed(to_record_row(record(UNSTUN.format(2))))
+    found = live.feed(to_json(record(UNSTUN.format(2))))
     assert [row[0] for row in found] == ["events.stun"]
 
 
 def test_an_error_at_a_timer_is_rejected_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(Track())
-    live.feed(to_record_row(record()))
+    live = Flink(Track(lambda: NOW_MS))
+    live.feed(to_json(record()))
     monkeypatch.setattr(Stuns, "advance_time", failing)
     [line] = rejected(live.fire())
     assert line["reason"] == "detector stuns failed: ZeroDivisionError"
@@ -190,25 +190,25 @@ def test_an_event_that_json_cannot_represent_is_a_failure_of_its_detector(
         return (replace(event, duration_us=1 << 64) for event in feed(self, each))
 
     monkeypatch.setattr(Stuns, "feed", too_large)
-    [line] = rejected(Flink(Track()).feed(to_record_row(record())))
+    [line] = rejected(Flink(Track(lambda: NOW_MS)).feed(to_json(record())))
     assert line["reason"] == "detector stuns failed: TypeError"
 
 
 def test_a_replay_continues_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    replay = Flink(Track())
-    [line] = rejected(replay.feed(to_record_row({**record(), "run_id": "r1"})))
+    replay = Flink(Track(lambda: NOW_MS))
+    [line] = rejected(replay.feed(to_json({**record(), "run_id": "r1"})))
     assert (line["line"], line["run_id"]) == (UNSTUN.format(1), "r1")
 
 
 def test_the_rejected_records_of_one_key_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    live = Flink(Track())
-    found = [row for _ in range(100) for row in live.feed(to_record_row(record()))]
+    live = Flink(Track(lambda: live.now_ms))
+    found = [row for _ in range(100) for row in live.feed(to_json(record()))]
     assert len(rejected(found)) == REJECTED_OF_A_KEY
     assert live.failures == 100
     live.now_ms += WINDOW_MS
-    assert len(rejected(live.feed(to_record_row(record())))) == 1
+    assert len(rejected(live.feed(to_json(record())))) == 1
 
 
 def test_the_rejected_records_of_all_keys_are_limited() -> None:
@@ -228,8 +228,8 @@ def test_a_rejected_line_fits_a_kafka_message(message: str) -> None:
 
 @pytest.mark.parametrize("missing", ["owner", "event_time", "kind", "source", "message", "run_id"])
 def test_a_record_that_violates_its_schema_is_ignored(missing: str) -> None:
-    assert to_record(to_record_row(record())) is not None
-    assert to_record(to_record_row({**record(), missing: None})) is None
+    assert to_record(to_json(record())) is not None
+    assert to_record(to_json({**record(), missing: None})) is None
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_record_that_violates_its_schema_is_ignored(missing: str) -> None:
     ["", "x", "0001-01-01", "99999-01-01T00:00:00Z", "9" * 5000, "0001-01-01T00:00:00+23:59"],
 )
 def test_any_text_as_a_time_raises_no_error(time: str) -> None:
-    to_record(to_record_row({**record(), "event_time": time}))
+    to_record(to_json({**record(), "event_time": time}))
 
 
 EVENT = Row("events.stun", "vm01", '{"event_id": "e"}')
@@ -276,7 +276,7 @@ def test_a_late_timer_processes_events_with_the_present_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     live, latest_us = Flink(CorrelateLive(), "fleet"), list[int]()
-    monkeypatch.setattr(Correlator, "feed", lambda *given: iter(latest_us.append(given[-1]) or ()))
+    monkeypatch.setattr(Correlator, "feed", lambda *given: iter(latest_us.append(given[-2]) or ()))
     live.feed(EVENT)
     # As after a restart: otherwise events of today would be too far ahead of the timer.
     live.now_ms += 48 * 3_600_000

@@ -13,7 +13,7 @@ from pyflink.common import Row
 from stunwatch.engine import tracking
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
-from stunwatch.engine.tracking import MARK, Track, to_record_row
+from stunwatch.engine.tracking import MARK, Track, to_json
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Flink, record
 
 
@@ -23,34 +23,34 @@ def stuns(found: list[Row]) -> list[dict[str, Any]]:
 
 def owners_of(live: Flink) -> Owners:
     """Return the log keys in Flink's state after a mark."""
-    assert not live.feed(to_record_row({"kind": MARK}))
+    assert not live.feed(MARK)
     kept = live.states["owners"].kept
     return kept.value if kept else Owners()
 
 
 def test_lines_dated_2199_evict_no_recently_used_log_key() -> None:
-    live = Flink(Track())
+    live = Flink(Track(lambda: NOW_MS))
     future = UNSTUN.format(1).replace("2024", "2199")
     for number in range(200):
-        live.feed(to_record_row(record(owner=f"made-up/{number}")))
-        live.feed(to_record_row(record(future, owner=f"made-up/{number}")))
+        live.feed(to_json(record(owner=f"made-up/{number}")))
+        live.feed(to_json(record(future, owner=f"made-up/{number}")))
     assert len(owners_of(live).places) == MOST_IN_BUCKET
     assert live.counted["owners_evicted"] == 200 - MOST_IN_BUCKET
-    live.feed(to_record_row(record(TAKEN.replace("07:08:10", "07:01:09"))))
+    live.feed(to_json(record(TAKEN.replace("07:08:10", "07:01:09"))))
     for number in range(MOST_IN_BUCKET - 1):
-        live.feed(to_record_row(record(owner=f"made-up-again/{number}")))
-    found = live.feed(to_record_row(record()))
+        live.feed(to_json(record(owner=f"made-up-again/{number}")))
+    found = live.feed(to_json(record()))
     assert [each["cause"] for each in stuns(found)] == ["snapshot_create"]
 
 
 def test_a_line_dated_in_the_future_leaves_no_state() -> None:
-    live = Flink(Track())
-    found = live.feed(to_record_row(record(UNSTUN.format(1).replace("2024", "2199"))))
+    live = Flink(Track(lambda: NOW_MS))
+    found = live.feed(to_json(record(UNSTUN.format(1).replace("2024", "2199"))))
     assert {each["ended_at"][:4] for each in stuns(found)} == {"2199"}
     assert not owners_of(live).places
     assert not live.timers
     # The next line at the present time finds no state of it.
-    live.feed(to_record_row(record()))
+    live.feed(to_json(record()))
     [place] = owners_of(live).places.values()
     assert place.owner.event_time_us == epoch_microseconds("2024-05-06T07:01:09.123Z")
 
@@ -68,13 +68,13 @@ def test_every_log_key_of_a_bucket_has_its_own_timer() -> None:
 
 
 def replayed(line: str, **more: str) -> Row:
-    return to_record_row({**record(line), "run_id": "r1", **more})
+    return to_json({**record(line), "run_id": "r1", **more})
 
 
 def test_a_replay_has_state_of_its_own_until_its_progress_record() -> None:
-    flink = Flink(Track())
+    flink = Flink(Track(lambda: NOW_MS))
     flink.feed(replayed(TAKEN.replace("07:08:10", "07:01:09")))
-    [live] = stuns(flink.feed(to_record_row(record())))
+    [live] = stuns(flink.feed(to_json(record())))
     assert live["cause"] == "unknown"
     [stun] = stuns(flink.feed(replayed(UNSTUN.format(1))))
     assert (stun["cause"], stun["run_id"]) == ("snapshot_create", "r1")
@@ -85,7 +85,7 @@ def test_a_replay_has_state_of_its_own_until_its_progress_record() -> None:
 
 
 def test_the_wall_clock_ends_nothing_of_a_replay() -> None:
-    flink = Flink(Track())
+    flink = Flink(Track(lambda: NOW_MS))
     flink.feed(replayed(TAKEN))
     assert flink.timers == [NOW_MS + REPLAY_KEPT_MS]
     # An interrupted replay sends no progress record. Its state is dropped, and no row is made up.
@@ -94,7 +94,7 @@ def test_the_wall_clock_ends_nothing_of_a_replay() -> None:
 
 
 def test_replayed_lines_of_any_date_are_in_order() -> None:
-    flink = Flink(Track())
+    flink = Flink(Track(lambda: NOW_MS))
     taken, unstun = (each.replace("2024", "2199") for each in (TAKEN, UNSTUN.format(8)))
     flink.feed(replayed(taken.replace("07:08:10", "07:08:09")))
     assert [each["cause"] for each in stuns(flink.feed(replayed(unstun)))] == ["snapshot_create"]
@@ -111,21 +111,21 @@ def test_log_keys_are_spread_over_buckets() -> None:
 
 
 def test_a_bucket_is_written_at_the_mark_before_a_checkpoint() -> None:
-    live = Flink(Track())
-    live.feed(to_record_row(record(TAKEN.replace("07:08:10", "07:01:09"))))
+    live = Flink(Track(lambda: NOW_MS))
+    live.feed(to_json(record(TAKEN.replace("07:08:10", "07:01:09"))))
     assert live.states["owners"].kept is None
     assert len(owners_of(live).places) == 1
     # Flink restores the last checkpoint in a function that is new.
-    restored = Flink(Track())
+    restored = Flink(Track(lambda: NOW_MS))
     restored.states["owners"].kept = pickle.loads(pickle.dumps(live.states["owners"].kept))
-    [stun] = stuns(restored.feed(to_record_row(record())))
+    [stun] = stuns(restored.feed(to_json(record())))
     assert stun["cause"] == "snapshot_create"
 
 
 def test_a_timer_between_mark_and_checkpoint_is_in_the_checkpoint() -> None:
-    live = Flink(Track())
-    live.feed(to_record_row(record(TAKEN)))
-    live.feed(to_record_row({"kind": MARK}))
+    live = Flink(Track(lambda: NOW_MS))
+    live.feed(to_json(record(TAKEN)))
+    live.feed(MARK)
     marked = live.states["owners"].kept
     live.fire()
     assert live.states["owners"].kept is not marked
@@ -133,13 +133,13 @@ def test_a_timer_between_mark_and_checkpoint_is_in_the_checkpoint() -> None:
 
 def test_a_bucket_beyond_the_cache_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "MOST_CACHED", 1)
-    live = Flink(Track())
-    live.feed(to_record_row(record(TAKEN)))
+    live = Flink(Track(lambda: NOW_MS))
+    live.feed(to_json(record(TAKEN)))
     other = SimpleNamespace(**{**vars(live.context), "get_current_key": lambda: "other"})
-    list(live.function.process_element(to_record_row(record(TAKEN)), other))
+    list(live.function.process_element(to_json(record(TAKEN)), other))
     assert len(live.states["owners"].kept.value.places) == 1
     # After the mark the first bucket makes room for the other one.
-    live.feed(to_record_row({"kind": MARK}))
+    live.feed(MARK)
     live.states["owners"].kept = None
-    list(live.function.process_element(to_record_row(record(TAKEN)), other))
+    list(live.function.process_element(to_json(record(TAKEN)), other))
     assert live.states["owners"].kept is None

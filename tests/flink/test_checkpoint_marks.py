@@ -8,14 +8,13 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 
+from stunwatch.engine.tracking import MARK
 from stunwatch.jobs.detect import environment, job_settings
 
 pytestmark = pytest.mark.integration
 
 ROWS = 600
-KEYED = Types.ROW(
-    [Types.STRING(), Types.ROW_NAMED(["number", "kind"], [Types.LONG(), Types.STRING()])]
-)
+KEYED = Types.ROW([Types.STRING(), Types.STRING()])
 
 
 def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint(java_classes: str) -> None:
@@ -30,20 +29,22 @@ def test_a_mark_follows_the_rows_of_its_key_at_every_checkpoint(java_classes: st
         f" 'fields.number.kind' = 'sequence', 'fields.number.start' = '0',"
         f" 'fields.number.end' = '{ROWS - 1}', 'rows-per-second' = '{ROWS // 2}')"
     )
-    rows = tables.sql_query("SELECT CAST(number / 200 AS STRING), ROW(number, 'line') FROM numbers")
+    rows = tables.sql_query(
+        "SELECT CAST(number / 200 AS STRING), CAST(number AS STRING) FROM numbers"
+    )
     stream = tables.to_append_stream(rows, KEYED)
     marks = get_gateway().jvm.io.github.stunwatch.CheckpointMarks
     found = list(DataStream(marks.of(stream._j_data_stream, "marks")).execute_and_collect())
 
     unmarked: set[str] = set()
     marked = []
-    for key, (_, kind) in found:
-        if kind == "line":
+    for key, value in found:
+        if value != MARK:
             unmarked.add(key)
         else:
             marked.append(key)
             unmarked.remove(key)  # fails at a mark without rows
-    assert [number for _, (number, kind) in found if kind == "line"] == list(range(ROWS))
+    assert [int(value) for _, value in found if value != MARK] == list(range(ROWS))
     # A key without rows gets no further marks.
     assert set(marked) == {"0", "1", "2"}
     assert marked == sorted(marked)

@@ -18,7 +18,7 @@ from stunwatch.engine.tracking import (
     KEYED_TYPE,
     Track,
     keyed_in_the_jvm,
-    to_record_row,
+    to_json,
 )
 from tests.detectors.cases import records_of_lines
 
@@ -60,7 +60,7 @@ def tracked(fed: list[tuple[str, str]], track: Track) -> list[tuple[str, ...]]:
     rows = []
     for number, (owner, line) in enumerate(fed):
         [record] = records_of_lines([line.encode()], "vm")
-        rows.append(Row(owner, to_record_row({**record, "owner": owner, "kafka_offset": number})))
+        rows.append(Row(owner, to_json({**record, "owner": owner, "kafka_offset": number})))
     keyed = keyed_in_the_jvm(env.from_collection(rows, KEYED_TYPE))
     return [tuple(row) for row in keyed.process(track, EVENT_TYPE).execute_and_collect()]
 

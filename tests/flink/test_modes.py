@@ -12,7 +12,7 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
 from stunwatch.detectors.catalogue import detectors
 from stunwatch.engine.owners import LIVE, bucket_of_owner
-from stunwatch.engine.tracking import KEYED_TYPE, to_record_row
+from stunwatch.engine.tracking import KEYED_TYPE, to_json
 from stunwatch.jobs.detect import track
 from tests.detectors.cases import (
     Event,
@@ -52,7 +52,7 @@ def rows_of(records: list[Record], owner: str, run_id: str) -> Iterator[Row]:
         records = sorted(records, key=lambda each: each["event_time_us"])
     for number, record in enumerate(records):
         own = {"owner": owner, "run_id": run_id, "kafka_offset": number}
-        yield Row(bucket_of_owner(owner, run_id), to_record_row({**record, **own}))
+        yield Row(bucket_of_owner(owner, run_id), to_json({**record, **own}))
 
 
 def expected() -> dict[str, str]:

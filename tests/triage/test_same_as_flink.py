@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.failures import Failure
 from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, final_incidents
 from stunwatch.engine.owners import bucket_of_owner
-from stunwatch.engine.tracking import Track, to_record_row
+from stunwatch.engine.tracking import Track, to_json
 from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
 from stunwatch.ingest.replay.in_order import InOrder
@@ -25,12 +25,15 @@ from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
 from stunwatch.triage.finding import VIEWS, find
 from stunwatch.triage.windows import Windows
-from tests.detectors.test_failures import Flink
+from tests.detectors.test_failures import NOW_MS, Flink
 from tests.end_to_end import logs
 
 pytestmark = pytest.mark.integration
 
 RUN_ID = "triage"
+
+Placed = tuple[str, str]
+"""A bucket, and a candidate as JSON."""
 
 
 class Tracking:
@@ -40,11 +43,11 @@ class Tracking:
         self.buckets: dict[str, Flink] = {}
         self.events: list[Row] = []
 
-    def feed(self, bucket: str, row: Row) -> None:
+    def feed(self, bucket: str, record: str) -> None:
         if bucket not in self.buckets:
-            self.buckets[bucket] = Flink(Track(), bucket)
+            self.buckets[bucket] = Flink(Track(lambda: NOW_MS), bucket)
         flink = self.buckets[bucket]
-        for each in flink.function.process_element(row, flink.context):
+        for each in flink.function.process_element(record, flink.context):
             if isinstance(each[0], OutputTag):
                 self.feed(*each[1])
             else:
@@ -52,8 +55,12 @@ class Tracking:
         assert not flink.failures
 
 
-def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
-    """Return every line as a row of `candidates` without a prefilter; windows; and seen hosts."""
+def placed(record: Mapping[str, Any]) -> Placed:
+    return bucket_of_owner(record["owner"], RUN_ID), to_json(record)
+
+
+def candidates(paths: list[Path]) -> tuple[list[Placed], EventSpan]:
+    """Return every line as a candidate without a prefilter; windows; and seen hosts."""
     rows, span, windows, offset = [], EventSpan(), Windows(), 0
     uptimes, seen = UptimeClock(), dict[Any, str]()
     with plan(paths, Options()) as what:
@@ -71,14 +78,13 @@ def candidates(paths: list[Path]) -> tuple[list[Row], EventSpan]:
                     and record["event_time"][:15] > seen.get(name, "")
                 ):
                     seen[name] = record["event_time"][:15]
-                    rows.append(to_record_row({**record, "owner": key, "kind": "seen"}))
+                    rows.append(placed({**record, "owner": key, "kind": "seen"}))
                 if topic == ESXTOP and is_line:
                     windows.add(key, record)
                 elif topic == BACKFILL:
                     owner = owner_of(record["message"], key) if is_line else key
-                    placed = {**record, "owner": owner, "kafka_offset": offset}
-                    rows.append(to_record_row(placed))
-    rows += [to_record_row(record) for _, record in windows.records(RUN_ID)]
+                    rows.append(placed({**record, "owner": owner, "kafka_offset": offset}))
+    rows += [placed(record) for _, record in windows.records(RUN_ID)]
     return rows, span
 
 
@@ -90,8 +96,8 @@ def flink(paths: list[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the final rows by id: topic and event."""
     rows, span = candidates(paths)
     tracking = Tracking()
-    for row in rows:
-        tracking.feed(bucket_of_owner(row[0], RUN_ID), row)
+    for bucket, record in rows:
+        tracking.feed(bucket, record)
     events = tracking.events
     failures: list[Failure] = []
     fed = list(told(events, FED_TOPICS))

@@ -22,6 +22,7 @@ import orjson
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
+    changed,
     content_hash,
     event_id,
     timestamp,
@@ -240,7 +241,7 @@ class Tracker:
             if each not in now:
                 del history.written[each]
                 revision = before.revision | _RETRACTED
-                yield replace(before, is_deleted=1, revision=revision, run_id=self.run_id)
+                yield changed(before, is_deleted=1, revision=revision, run_id=self.run_id)
         for each, row in now.items():
             known = history.written.get(each)
             history.written[each] = row
@@ -394,7 +395,7 @@ def _episode(name: Series, chain: Chain, run_id: str) -> Episode:
     revision = weighed_revision(
         known, int(chain.is_closed), content_hash(row), _DETECTOR.version, is_deleted=False
     )
-    return replace(row, revision=revision, run_id=run_id)
+    return changed(row, revision=revision, run_id=run_id)
 
 
 def _end(each: ShortWindow) -> int:

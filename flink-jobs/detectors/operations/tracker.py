@@ -9,13 +9,13 @@ row of the stun has a higher revision, and is written again as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from stunwatch.detectors.catalogue import detector
-from stunwatch.detectors.events import EVIDENCE_SHOWN
+from stunwatch.detectors.events import EVIDENCE_SHOWN, changed
 from stunwatch.detectors.operations.asking import user_of, with_asker
 from stunwatch.detectors.records import verbatim
 from stunwatch.detectors.stuns.tracker import Stun
@@ -78,7 +78,7 @@ class Tracker:
             if stun.is_deleted:
                 continue
             plain = stun.cause_detail.removesuffix(with_asker("", stun.op_id)).removesuffix(", ")
-            yield replace(
+            yield changed(
                 stun,
                 revision=stun.revision | 1,
                 cause_detail=with_asker(plain, stun.op_id, user),

@@ -12,11 +12,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
+    changed,
     content_hash,
     event_id,
     fullest_host,
@@ -390,7 +391,7 @@ class Tracker:
                 continue
             if before is not None and before.revision > row.revision:
                 # A late line may shrink an episode or bring one back: the newer row must win.
-                row = replace(row, revision=before.revision + 1)
+                row = changed(row, revision=before.revision + 1)
             self.written[row.event_id] = row
             yield row
 
@@ -422,7 +423,7 @@ class Tracker:
         revision = weighed_revision(
             episode.lines, 0, content_hash(row), _DETECTOR.version, is_deleted=False
         )
-        return replace(row, revision=revision, run_id=self.run_id)
+        return changed(row, revision=revision, run_id=self.run_id)
 
     def _forget(self) -> None:
         oldest_us = self.event_time_us - _KEEP_US
@@ -520,7 +521,7 @@ def _failure_on_esx3(message: str) -> Failure | None:
 
 def _retracted(row: ScsiError, run_id: str) -> ScsiError:
     revision = weighed_revision(row.revision >> 32, 0, 0, _DETECTOR.version, is_deleted=True)
-    return replace(row, revision=revision, is_deleted=1, run_id=run_id)
+    return changed(row, revision=revision, is_deleted=1, run_id=run_id)
 
 
 def _name(line: Line) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
     MOST_LINES,
+    changed,
     content_hash,
     event_id,
     fullest_host,
@@ -219,7 +220,7 @@ class Tracker:
                     else MOST_LINES
                 )
                 over = revision(stun.revision >> 54, lines, stun.revision, _DETECTOR.version)
-                yield replace(stun, is_deleted=1, revision=over)
+                yield changed(stun, is_deleted=1, revision=over)
         for each, found in after.items():
             if before.get(each) != found:
                 yield found[1]
@@ -491,7 +492,7 @@ def _stun(
     tie &= ~1
     # Of rows from the same lines, the one with the longer host name is better.
     full_rank = rank << 8 | min(len(host), 0xFF)
-    return replace(
+    return changed(
         stun, revision=revision(full_rank, weight, tie, _DETECTOR.version), run_id=state.run_id
     )
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
+    changed,
     content_hash,
     event_id,
     fullest_host,
@@ -261,7 +262,7 @@ class Tracker:
                 key, first, row = self.written.pop(name)
                 self.open.pop(name, None)
                 revision = self._revision(key, first, is_settled=True, is_deleted=True, tie=0)
-                yield replace(row, revision=revision, is_deleted=1, run_id=self.run_id)
+                yield changed(row, revision=revision, is_deleted=1, run_id=self.run_id)
         for run in after.values():
             row = self._row(run)
             if row.outcome == "open":
@@ -275,7 +276,7 @@ class Tracker:
                 is_deleted=False,
                 tie=content_hash(row),
             )
-            row = replace(row, revision=revision, run_id=self.run_id)
+            row = changed(row, revision=revision, run_id=self.run_id)
             known = self.written.get(run.event_id)
             self.written[run.event_id] = run.key, run.steps[0].order, row
             if known is None or known[2].revision != revision:

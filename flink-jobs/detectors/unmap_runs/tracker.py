@@ -13,13 +13,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
+    changed,
     content_hash,
     event_id,
     fullest_host,
@@ -359,12 +360,12 @@ class Tracker:
                 # Its lines now belong to an earlier run of the same burst.
                 burst = [run.burst for run in runs if run.first_us <= began_us][-1]
                 revision = weighed_revision(burst, 0, 0, _DETECTOR.version, is_deleted=True)
-                yield replace(before, revision=revision, is_deleted=1, run_id=self.run_id)
+                yield changed(before, revision=revision, is_deleted=1, run_id=self.run_id)
         for name, (run, plain) in rows.items():
             revision = weighed_revision(
                 run.burst, 0, content_hash(plain), _DETECTOR.version, is_deleted=False
             )
-            row = replace(plain, revision=revision, run_id=self.run_id)
+            row = changed(plain, revision=revision, run_id=self.run_id)
             known = lane.written.get(name)
             lane.written[name] = run.first_us, row
             if known is None or known[1].revision != revision:

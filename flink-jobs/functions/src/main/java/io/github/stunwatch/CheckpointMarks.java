@@ -2,8 +2,6 @@ package io.github.stunwatch;
 
 import java.util.HashSet;
 import java.util.Set;
-import org.apache.flink.api.common.typeinfo.TypeInformation;
-import org.apache.flink.api.java.typeutils.RowTypeInfo;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
 import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
@@ -21,31 +19,20 @@ import org.apache.flink.types.Row;
 public final class CheckpointMarks extends AbstractStreamOperator<Row>
         implements OneInputStreamOperator<Row, Row> {
 
-    /** The kind of a mark. */
+    /** The value of a mark. A record as JSON begins with a brace. */
     public static final String CHECKPOINT = "checkpoint";
 
-    private final int arity;
-    private final int kind;
     /** Few: a key is a bucket of log keys. */
     private final Set<Object> keys = new HashSet<>();
-
-    private CheckpointMarks(int arity, int kind) {
-        this.arity = arity;
-        this.kind = kind;
-    }
 
     /**
      * Returns the same rows, and the marks.
      *
-     * @param rows rows of (key, record), where a record has a field `kind`
+     * @param rows rows of (key, value), two strings
      */
     public static DataStream<Row> of(DataStream<Row> rows, String uid) {
-        RowTypeInfo type = (RowTypeInfo) rows.getType();
-        TypeInformation<Row> record = type.getTypeAt(1);
-        int kind = ((RowTypeInfo) record).getFieldIndex("kind");
-        CheckpointMarks marks = new CheckpointMarks(record.getArity(), kind);
         // With another parallelism, the rows of a key would lose their order here.
-        return rows.transform("checkpoint marks", type, marks)
+        return rows.transform("checkpoint marks", rows.getType(), new CheckpointMarks())
                 .setParallelism(rows.getParallelism())
                 .uid(uid);
     }
@@ -59,9 +46,7 @@ public final class CheckpointMarks extends AbstractStreamOperator<Row>
     @Override
     public void prepareSnapshotPreBarrier(long checkpointId) {
         for (Object key : keys) {
-            Row record = new Row(arity);
-            record.setField(kind, CHECKPOINT);
-            output.collect(new StreamRecord<>(Row.of(key, record)));
+            output.collect(new StreamRecord<>(Row.of(key, CHECKPOINT)));
         }
         keys.clear();
     }

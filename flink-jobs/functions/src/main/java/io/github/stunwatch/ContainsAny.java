@@ -20,7 +20,7 @@ import org.apache.flink.table.functions.ScalarFunction;
 public final class ContainsAny extends ScalarFunction {
 
     private transient String builtFrom;
-    private transient Automaton automaton;
+    private transient Literals literals;
     private transient Counter unsearched;
 
     @Override
@@ -37,13 +37,13 @@ public final class ContainsAny extends ScalarFunction {
             unsearched.inc();
             return false;
         }
-        // The literals are a constant of the query: build the automaton once, not for every line.
+        // The literals are a constant of the query: prepare them once, not for every line.
         if (!joinedLiterals.equals(builtFrom)) {
-            automaton = new Automaton(List.of(joinedLiterals.split("\n")));
+            literals = new Literals(List.of(joinedLiterals.split("\n")));
             builtFrom = joinedLiterals;
         }
         // Literals are ASCII: replacing characters outside Latin-1 by question marks hides none.
         byte[] bytes = text.getBytes(StandardCharsets.ISO_8859_1);
-        return automaton.isIn(bytes, 0, bytes.length);
+        return literals.isIn(bytes, 0, bytes.length);
     }
 }

@@ -1,5 +1,8 @@
 package io.github.stunwatch;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,6 +19,12 @@ import java.util.List;
  */
 final class LineFilter {
 
+    private static final VarHandle EIGHT =
+            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+    private static final long QUOTES = 0x2222222222222222L;
+    private static final long BACKSLASHES = 0x5C5C5C5C5C5C5C5CL;
+
+    private static final byte[] ASCII_ESCAPE = ascii("\\u00");
     private static final byte[] LINE = ascii("line");
     private static final byte[] SYSLOG = ascii("syslog");
     private static final byte[] LIVE = ascii("live");
@@ -27,7 +36,7 @@ final class LineFilter {
     private static final byte[] RUN_ID = ascii("run_id");
     private static final byte[] MESSAGE = ascii("message");
 
-    private final Automaton literals;
+    private final Literals literals;
     private final int longest;
 
     /** The bytes being read and the position of the next byte. */
@@ -38,6 +47,8 @@ final class LineFilter {
     private int to;
     /** Whether the string read last contains an escape sequence. */
     private boolean isEscaped;
+    /** Whether one of them may be an ASCII character that a literal contains without an escape. */
+    private boolean mayHideLiteral;
 
     /**
      * @param literals what to search in messages
@@ -48,10 +59,7 @@ final class LineFilter {
         for (String literal : literals) {
             sought.add(escaped(literal));
         }
-        // Other ways to write an ASCII character: all of them begin with these.
-        sought.add("\\u00");
-        sought.add("\\/");
-        this.literals = new Automaton(sought);
+        this.literals = new Literals(sought);
         this.longest = longest;
     }
 
@@ -96,7 +104,7 @@ final class LineFilter {
                 return false;
             }
             if (isSame(MESSAGE, nameFrom, nameTo)) {
-                if (!isString || literals.isIn(bytes, from, to)) {
+                if (!isString || mayHideLiteral || literals.isIn(bytes, from, to)) {
                     return false;
                 }
             } else if (isSame(KIND, nameFrom, nameTo)) {
@@ -162,18 +170,42 @@ final class LineFilter {
         }
         from = at;
         isEscaped = false;
-        while (at < bytes.length) {
-            byte each = bytes[at++];
-            if (each == '"') {
-                to = at - 1;
+        mayHideLiteral = false;
+        while (true) {
+            at = nextQuoteOrBackslash(at);
+            if (at + 1 >= bytes.length) {
+                return false;
+            }
+            if (bytes[at] == '"') {
+                to = at++;
                 return true;
             }
-            if (each == '\\') {
-                isEscaped = true;
-                at++;
+            isEscaped = true;
+            // JSON has only two ways to escape a printable ASCII character that needs none.
+            mayHideLiteral |= bytes[at + 1] == '/' || isSame(ASCII_ESCAPE, at, at + ASCII_ESCAPE.length);
+            at += 2;
+        }
+    }
+
+    /** Returns the position of the next quote or backslash; at or after the end if there is none. */
+    private int nextQuoteOrBackslash(int begin) {
+        int next = begin;
+        for (; next <= bytes.length - Long.BYTES; next += Long.BYTES) {
+            long eight = (long) EIGHT.get(bytes, next);
+            long found = zeroBytes(eight ^ QUOTES) | zeroBytes(eight ^ BACKSLASHES);
+            if (found != 0) {
+                return next + Long.numberOfTrailingZeros(found) / Byte.SIZE;
             }
         }
-        return false;
+        while (next < bytes.length && bytes[next] != '"' && bytes[next] != '\\') {
+            next++;
+        }
+        return next;
+    }
+
+    /** Returns the highest bit of bytes that are zero. The lowest such bit is right. */
+    private static long zeroBytes(long eight) {
+        return eight - 0x0101010101010101L & ~eight & 0x8080808080808080L;
     }
 
     /** Skips a number, true, false or null. Returns whether there is one. */
@@ -189,7 +221,7 @@ final class LineFilter {
     }
 
     private boolean isSame(byte[] wanted, int begin, int end) {
-        if (end - begin != wanted.length) {
+        if (end - begin != wanted.length || end > bytes.length) {
             return false;
         }
         for (int offset = 0; offset < wanted.length; offset++) {
