@@ -93,8 +93,8 @@ def to_record(text: str) -> dict[str, Any] | None:
     Return None if a required field is missing or invalid: the row violates its schema, and
     ClickHouse, which reads the same topic, stores it in rejected_lines with the reason.
     """
-    record: dict[str, Any] = orjson.loads(text)
     try:
+        record: dict[str, Any] = orjson.loads(text)
         record["event_time_us"] = epoch_microseconds(record["event_time"])
     except (KeyError, ValueError, OverflowError):
         return None

@@ -31,6 +31,8 @@ class FleetClock:
     """When it showed that."""
     began_us: int = 0
     """When it was created or restored, by the wall clock."""
+    newest_event_us: int = 0
+    """The newest event, until it sets the clock."""
 
     def start(self, wall_us: int) -> None:
         """Continue after a start of the job."""
@@ -44,14 +46,21 @@ class FleetClock:
 
     def see_event(self, event_time_us: int, wall_us: int) -> None:
         """Advance to the time of an event, if no host has ever set the clock."""
-        if not self.is_set_by_hosts and wall_us >= self.began_us + FIRST_HOST_US:
-            self._advance(event_time_us, wall_us)
+        self.newest_event_us = max(self.newest_event_us, event_time_us)
+        self._advance_to_events(wall_us)
 
     def time_us(self, wall_us: int) -> int:
         """Return the event time of the fleet; 0 until a line was seen."""
+        self._advance_to_events(wall_us)
         if not self.shown_us:
             return 0
         return min(self.shown_us + max(0, wall_us - self.wall_us), wall_us + FAST_CLOCK_US)
+
+    def _advance_to_events(self, wall_us: int) -> None:
+        is_late = wall_us >= self.began_us + FIRST_HOST_US
+        if self.newest_event_us and is_late and not self.is_set_by_hosts:
+            newest_us, self.newest_event_us = self.newest_event_us, 0
+            self._advance(newest_us, wall_us)
 
     def _advance(self, event_time_us: int, wall_us: int) -> None:
         latest_us = min(event_time_us, wall_us + FAST_CLOCK_US)

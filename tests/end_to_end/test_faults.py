@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline import Pipeline
-from tools.bench import vmware_log_lines
+from tools.bench.lines import vmware_log_lines
 
 LINES = 400_000
 

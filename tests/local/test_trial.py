@@ -16,7 +16,7 @@ from stunwatch.demo.scenario import made_up_names
 from stunwatch.errors import UserError
 from stunwatch.local import trial
 from stunwatch.settings import Settings, load_settings
-from tools import bench
+from tools.bench import __main__ as bench
 from tools.score import __main__ as score
 
 
@@ -76,11 +76,15 @@ def test_bench_uses_its_own_pipeline(
     started: list[tuple[str, Settings]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[Settings] = []
-    for name in ("live_latency", "replay_speed", "live_against_noop"):
+    measured = (
+        *("live_latency", "small_replays", "replay_speed", "stuns_by_sql", "fleet_speed"),
+        *("idle", "live_against_others"),
+    )
+    for name in measured:
         monkeypatch.setattr(bench, name, lambda own, *_: used.append(own) or {"figure": 1.0})
-    monkeypatch.setattr(sys, "argv", ["bench"])
+    monkeypatch.setattr(sys, "argv", ["bench", "--idle", "0"])
     bench.main()
-    assert len(used) == 4
+    assert len(used) == len(measured) + 2  # two of them warm up
     for each in used:
         assert_own(each, load_settings())
     assert [what for what, _ in started] == ["down", "up", "down"]

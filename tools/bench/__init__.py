@@ -1,0 +1,1 @@
+"""Speeds of a pipeline of its own: `make bench`."""

@@ -1,0 +1,83 @@
+"""Speeds of a pipeline of its own, as ratios within one run: `make bench`.
+
+Measures (a) a live line's way to its row and its stun; (b) replays from file to queryable: ten
+lines, a million, a simulated fleet, and what their lines cost Kafka and ClickHouse; (c) the idle
+pipeline; (d) Flink: the live job, a no-op job and a plain Python consumer on the same topic, and
+storms. Prints a table and writes build/bench.json.
+
+The figure to watch is `live_ratio`: the live job in records per CPU-second, as a share of a job
+that only parses JSON. Each job runs over the first fifth of the records and over all; the
+difference is the steady state. The time of the JVM's compilers is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from rich.table import Table
+
+from stunwatch.local.trial import trial_pipeline
+from stunwatch.printable import Terminal
+from stunwatch.settings import load_settings
+from stunwatch.simulation.run import Scale
+from tools.bench.flink import live_against_others
+from tools.bench.meters import idle
+from tools.bench.pipeline import (
+    fleet_speed,
+    live_latency,
+    replay_speed,
+    small_replays,
+    stuns_by_sql,
+)
+
+FLEET = Scale(seed=7, hosts=20, vms=200, minutes=810)
+"""The simulated fleet: a night of about a million lines."""
+
+
+def main() -> None:
+    """Run the measurements, print the table, and write build/bench.json."""
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=12_000_000, help="for (d)")
+    parser.add_argument("--rounds", type=int, default=3, help="for (d)")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="of the large replay in (b)")
+    parser.add_argument("--small", type=int, default=10, help="replays of ten lines in (b)")
+    parser.add_argument("--minutes", type=int, default=FLEET.minutes, help="of the fleet's night")
+    parser.add_argument("--live", type=int, default=200, help="lines of (a), ten a second")
+    parser.add_argument("--idle", type=float, default=60, help="seconds of (c), after as many")
+    options = parser.parse_args()
+    settings = load_settings()
+    console = Terminal(stderr=True, highlight=False)
+    with trial_pipeline(settings, console) as own:
+        console.print("(a) a live line's way to its row")
+        # New consumers wait until Kafka has removed the previous ones from the group.
+        live_latency(own, 1)
+        figures: dict[str, Any] = live_latency(own, options.live)
+        console.print("(b) replays, from file to queryable")
+        small_replays(own, 1)
+        figures |= small_replays(own, options.small)
+        figures |= replay_speed(own, options.lines, console)
+        figures |= stuns_by_sql(own)
+        figures |= fleet_speed(own, replace(FLEET, minutes=options.minutes), console)
+        console.print("(c) the idle pipeline")
+        time.sleep(options.idle)
+        figures |= idle(own, options.idle)
+        console.print("(d) Flink: CPU-seconds")
+        figures |= live_against_others(own, options.records, options.rounds, console)
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.2f}" if value < 100 else f"{value:,.0f}")
+    Terminal().print(table)
+    settings.build.mkdir(exist_ok=True)
+    (settings.build / "bench.json").write_bytes(
+        orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
