@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stunwatch.incidents.configuration import MOST_TOLD_BY_LOGS
+from stunwatch.incidents.configuration import MOST_HOSTS, MOST_TOLD_BY_LOGS
 
 _NAA_6 = re.compile(r"naa\.6[0-9a-f]{31}")
 _SERIAL_END = 4 + 16
@@ -31,6 +31,9 @@ _MAPPING_LISTS = ("vmkfstools -q", "vcenter raw device mappings")
 
 _LOG = "log"
 """The source of items from log lines, which any sender may write."""
+
+MOST_NAMES = 4
+"""Other names of a host: its short name, its addresses, its UUID."""
 
 _VML_HEAD = len("vml.0200040000")
 """Length of the prefix before the device's identifier and model. 04 is the number of the LUN, which
@@ -90,7 +93,9 @@ class Topology:
     told_by_logs: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """Device, UUID and name that log lines named together, the newest last."""
     evicted: int = 0
-    """Number of these dropped because of their limit."""
+    """Number of items dropped because of a limit."""
+    has_all_hosts: bool = True
+    """False if there were more hosts than `most_hosts_count`. Then the lists prove nothing."""
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Load state; that of an older version lacks fields."""
@@ -116,11 +121,37 @@ class Topology:
         elif kind == "device":
             self._device(item)
         elif kind == "host_alias":
-            self.aliases[item["alias"]] = item["host"]
+            self._alias(item["alias"], item["host"])
         if kind in ("listing", "extent") and item["told_by"] in _EXTENT_LISTS:
-            _list(self.extents, item)
+            self._list(self.extents, item)
         elif kind in ("listing", "raw_device_mapping") and item["told_by"] in _MAPPING_LISTS:
-            _list(self.raw_mappings, item)
+            self._list(self.raw_mappings, item)
+
+    def _alias(self, alias: str, host: str) -> None:
+        """Keep another name of a host, the newest ones if there are too many."""
+        self.aliases.pop(alias, None)
+        self.aliases[alias] = host
+        if len(self.aliases) > MOST_NAMES * MOST_HOSTS:
+            del self.aliases[next(iter(self.aliases))]
+            self.evicted += 1
+
+    def _list(self, listings: dict[str, Listing], item: Mapping[str, Any]) -> None:
+        """Add an item to the list of its host; the newest list counts."""
+        host, observed_at = item["host"] or "", item["observed_at"] or ""
+        listing = listings.get(host)
+        if listing is None and len(listings) >= MOST_HOSTS:
+            self.has_all_hosts = False
+            self.evicted += 1
+            return
+        if listing is None or listing.observed_at < observed_at:
+            listing = listings[host] = Listing(observed_at)
+        if listing.observed_at > observed_at:
+            return
+        if item["kind"] == "listing":
+            listing.is_complete = True
+        elif item["device"]:
+            # Many hosts list the same devices.
+            listing.devices.add(sys.intern(item["device"]))
 
     def _extent(self, item: Mapping[str, Any]) -> None:
         said = item["observed_at"]
@@ -229,7 +260,7 @@ class Topology:
         for host in sorted(concerned | everybody):
             if host not in mappings:
                 return f"the inventory does not list the raw device mappings of {host}"
-        return ""
+        return "" if self.has_all_hosts else f"the inventory has more than {MOST_HOSTS:,} hosts"
 
     def _complete(self, listings: Mapping[str, Listing]) -> dict[str, set[str]]:
         return {
@@ -254,18 +285,3 @@ class Topology:
         return len(
             {self.array_of(name) for name, each in self.devices.items() if not each.is_local} - {""}
         )
-
-
-def _list(listings: dict[str, Listing], item: Mapping[str, Any]) -> None:
-    """Add an item to the list of its host; the newest list counts."""
-    host, observed_at = item["host"] or "", item["observed_at"] or ""
-    listing = listings.get(host)
-    if listing is None or listing.observed_at < observed_at:
-        listing = listings[host] = Listing(observed_at)
-    if listing.observed_at > observed_at:
-        return
-    if item["kind"] == "listing":
-        listing.is_complete = True
-    elif item["device"]:
-        # Many hosts list the same devices.
-        listing.devices.add(sys.intern(item["device"]))

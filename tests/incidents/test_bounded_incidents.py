@@ -201,3 +201,22 @@ def test_the_number_of_places_from_log_lines_is_limited(monkeypatch: pytest.Monk
     assert topology.device_of("ds-listed") == topology.device_of("uuid-listed") == "naa.listed"
     assert topology.device_of("ds-999") == "naa.999"
     assert not topology.device_of("ds-1")
+
+
+def test_the_number_of_hosts_in_the_inventory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology_module, "MOST_HOSTS", 100)
+    topology = Topology()
+    item = {"is_deleted": 0, "device": "", "observed_at": timestamp(NOW_US)}
+    for number in range(1000):
+        name = f"esx{number}"
+        for told_by in ("vmfs extent list", "vmkfstools -q"):
+            topology.learn({**item, "kind": "listing", "told_by": told_by, "host": name})
+        topology.learn({**item, "kind": "host_alias", "told_by": "", "alias": name, "host": name})
+    assert len(topology.extents) == len(topology.raw_mappings) == 100
+    assert list(topology.aliases)[-1] == "esx999"
+    assert len(topology.aliases) == 400
+    assert topology.evicted == 900 + 900 + 600
+    # Without the lists of all hosts nothing is proven.
+    extent = {"kind": "extent", "told_by": "vmfs extent list", "host": "esx1"}
+    topology.learn({**item, **extent, "device": "naa.1", "datastore_uuid": "", "datastore": "ds"})
+    assert "more than 100 hosts" in topology.vmfs_doubt("naa.1", ["esx1"], [])
