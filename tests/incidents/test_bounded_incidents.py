@@ -88,9 +88,21 @@ def test_hosts_seen_in_2199_are_dropped_within_hours() -> None:
     assert not live.correlator.signals
 
 
+LOOP_S = 0.06
+"""How long `loop_s` takes on a machine of 2024. Limits in seconds are for such a machine."""
+
+
+def loop_s() -> float:
+    began = time.perf_counter()
+    for number in range(1_000_000):
+        number * number
+    return time.perf_counter() - began
+
+
 def test_a_look_is_quick_in_a_fleet_of_5000_hosts_with_200_incidents() -> None:
     took_s = []
     for _ in range(3):  # other processes use the cores at times
+        slower = loop_s() / LOOP_S
         live = Live()
         for number in range(5000):
             live.seen(f"host{number}.lab.example", live.now_us)
@@ -99,7 +111,7 @@ def test_a_look_is_quick_in_a_fleet_of_5000_hosts_with_200_incidents() -> None:
             live.feed("events.latency", slow(name, live.now_us - 2 * MINUTE_US, live.now_us))
         began = time.perf_counter()
         assert len(live.wait(2 * EVERY_US)) == 200
-        took_s.append(time.perf_counter() - began)
+        took_s.append((time.perf_counter() - began) / max(1.0, slower))
     assert min(took_s) < 0.2
 
 

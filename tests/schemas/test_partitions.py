@@ -15,7 +15,6 @@ from tests.clickhouse_server import Server
 
 LINES = ("tables/log_lines_stored", "tables/latency_samples_stored", "tables/rejected_lines_stored")
 MOST_PARTITIONS = 64
-NOW = datetime.now(UTC).replace(microsecond=0)
 
 
 def sql(name: str) -> SqlFile:
@@ -30,6 +29,12 @@ def dates() -> list[datetime]:
     """300 dates, from 1970 to 2199."""
     first, last = datetime(1970, 1, 2, tzinfo=UTC), datetime(2199, 12, 30, tzinfo=UTC)
     return [first + (last - first) * number / 299 for number in range(300)]
+
+
+@pytest.fixture
+def now() -> datetime:
+    """The time of the test: lines that are minutes old are late."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +79,8 @@ def partitions(clickhouse: ClickHouse, table: str) -> int:
     return int(count)
 
 
-def test_lines_of_300_dates_are_stored_in_one_partition(server: Server) -> None:
-    in_files = [line(text(each), text(NOW), file="/a", run_id="r") for each in dates()]
+def test_lines_of_300_dates_are_stored_in_one_partition(server: Server, now: datetime) -> None:
+    in_files = [line(text(each), text(now), file="/a", run_id="r") for each in dates()]
     for _ in range(3):
         feed(server.admin, "records_mv", "esxi.backfill", in_files)
     assert partitions(server.admin, "log_lines_stored") <= 2
@@ -84,12 +89,14 @@ def test_lines_of_300_dates_are_stored_in_one_partition(server: Server) -> None:
     ]
 
 
-def test_messages_with_300_arrival_dates_are_stored_in_few_partitions(server: Server) -> None:
-    of_every_date = [line(text(NOW), text(each)) for each in dates()]
+def test_messages_with_300_arrival_dates_are_stored_in_few_partitions(
+    server: Server, now: datetime
+) -> None:
+    of_every_date = [line(text(now), text(each)) for each in dates()]
     feed(server.admin, "records_mv", "esxi.syslog", of_every_date)
     assert partitions(server.admin, "log_lines_stored") <= 3
     samples = [
-        {**line(text(NOW), text(each)), "object_class": "scsi_device", "device": "d", "davg_ms": 1}
+        {**line(text(now), text(each)), "object_class": "scsi_device", "device": "d", "davg_ms": 1}
         | {"source": "esxtop"}
         for each in dates()
     ]
@@ -97,13 +104,15 @@ def test_messages_with_300_arrival_dates_are_stored_in_few_partitions(server: Se
     assert partitions(server.admin, "latency_samples_stored") in (1, 2, 3)
 
 
-def test_a_network_line_with_a_distant_time_is_stored_at_its_arrival(server: Server) -> None:
+def test_a_network_line_with_a_distant_time_is_stored_at_its_arrival(
+    server: Server, now: datetime
+) -> None:
     shipped = [
-        line(text(each), text(NOW))
-        for each in (*dates(), NOW - timedelta(days=39), NOW + timedelta(hours=23))
+        line(text(each), text(now))
+        for each in (*dates(), now - timedelta(days=39), now + timedelta(hours=23))
     ]
     feed(server.admin, "records_mv", "esxi.syslog", shipped)
-    of_a_shipper = line(text(NOW), text(NOW), time_quality="arrival", message="doubted")
+    of_a_shipper = line(text(now), text(now), time_quality="arrival", message="doubted")
     feed(
         server.admin,
         "records_mv",
@@ -123,9 +132,11 @@ def test_a_network_line_with_a_distant_time_is_stored_at_its_arrival(server: Ser
     assert 295 <= count <= 301
 
 
-def test_a_line_that_is_replayed_in_another_month_stays_one_row(server: Server) -> None:
+def test_a_line_that_is_replayed_in_another_month_stays_one_row(
+    server: Server, now: datetime
+) -> None:
     for days, run_id in ((35, "first"), (0, "second")):
-        one = line("2019-05-06T07:08:09Z", text(NOW - timedelta(days=days)), file="/a")
+        one = line("2019-05-06T07:08:09Z", text(now - timedelta(days=days)), file="/a")
         feed(server.admin, "records_mv", "esxi.backfill", [{**one, "run_id": run_id}])
     assert partitions(server.admin, "log_lines_stored") == 2
     server.admin.command("OPTIMIZE TABLE log_lines_stored FINAL")
