@@ -89,14 +89,14 @@ def test_hosts_seen_in_2199_are_dropped_within_hours() -> None:
 
 
 LOOP_S = 0.06
-"""How long `loop_s` takes on a machine of 2024. Limits in seconds are for such a machine."""
+"""CPU-seconds of `loop_s` on a machine of 2024. The limit of 0.2 s is for such a machine."""
 
 
 def loop_s() -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     for number in range(1_000_000):
         number * number
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def test_a_look_is_quick_in_a_fleet_of_5000_hosts_with_200_incidents() -> None:
@@ -109,9 +109,9 @@ def test_a_look_is_quick_in_a_fleet_of_5000_hosts_with_200_incidents() -> None:
         for number in range(200):
             name = f"host{number}"
             live.feed("events.latency", slow(name, live.now_us - 2 * MINUTE_US, live.now_us))
-        began = time.perf_counter()
+        began = time.process_time()
         assert len(live.wait(2 * EVERY_US)) == 200
-        took_s.append((time.perf_counter() - began) / max(1.0, slower))
+        took_s.append((time.process_time() - began) / max(1.0, slower))
     assert min(took_s) < 0.2
 
 
