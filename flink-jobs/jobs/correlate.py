@@ -12,9 +12,14 @@ from string import Template
 from pyflink.datastream import DataStream
 from pyflink.table import StreamTableEnvironment
 
-from stunwatch.engine.correlating import FLEET, FLEET_TYPE, CorrelateLive
+from stunwatch.engine.correlating import (
+    EVENT_TYPE,
+    FLEET,
+    FLEET_TYPE,
+    CorrelateLive,
+    keyed_in_the_jvm,
+)
 from stunwatch.engine.owners import LIVE
-from stunwatch.engine.tracking import EVENT_TYPE, keyed_in_the_jvm
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.signals import TOPICS
 from stunwatch.jobs.options import in_sql, kafka_options

@@ -21,6 +21,7 @@ from pyflink.common import Configuration, Types
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableResult
+from pyflink.util.java_utils import get_j_env_configuration
 
 from stunwatch.detectors.catalogue import (
     INCIDENTS_TOPIC,
@@ -33,14 +34,7 @@ from stunwatch.detectors.catalogue import (
 from stunwatch.detectors.host_events import OWNER_PATTERN
 from stunwatch.engine.failures import REJECTED_TOPIC
 from stunwatch.engine.owners import BUCKET
-from stunwatch.engine.tracking import (
-    EVENT_TYPE,
-    KEYED_TYPE,
-    RECORD_IN_SQL,
-    SECOND_STEP,
-    Track,
-    keyed_in_the_jvm,
-)
+from stunwatch.engine.tracking import RECORD_IN_SQL
 from stunwatch.jobs.correlate import correlate
 from stunwatch.jobs.options import in_sql, kafka_options, quoted
 
@@ -50,6 +44,10 @@ JOB = "stunwatch-detect-live"
 LINE_TOPICS = ("esxi.syslog", "esxi.vmware_log", "esxi.backfill")
 SAMPLE_TOPICS = ("esxi.esxtop", "esxi.vcenter")
 """Topics of samples, live and of replays. The origin of a topic's samples is in its name."""
+
+KEYED_TYPE = Types.ROW([Types.STRING(), Types.STRING()])
+"""The bucket of the log key, and a row of `candidates` as JSON. Python receives one string faster
+than a column for each field."""
 
 SAMPLE_TYPE = Types.ROW(
     [Types.DOUBLE() if number in (7, 8, 9, 10) else Types.STRING() for number in range(12)]
@@ -146,14 +144,9 @@ def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
 
 def track(candidates: DataStream) -> DataStream:
     """Convert rows of (bucket, candidate) to rows of `events`."""
-    tracked = _tracked(candidates, "first-step")
-    return tracked.union(_tracked(tracked.get_side_output(SECOND_STEP), "second-step"))
-
-
-def _tracked(candidates: DataStream, step: str) -> DataStream:
-    marks = get_gateway().jvm.io.github.stunwatch.CheckpointMarks
-    marked = DataStream(marks.of(candidates._j_data_stream, f"marks-{step}"))
-    return keyed_in_the_jvm(marked).process(Track(), EVENT_TYPE).uid(f"track-{step}")
+    environment = candidates._j_data_stream.getExecutionEnvironment()
+    tracking = get_gateway().jvm.io.github.stunwatch.Tracking
+    return DataStream(tracking.of(candidates._j_data_stream, get_j_env_configuration(environment)))
 
 
 def detect(
@@ -205,8 +198,6 @@ def job_settings(name: str, parallelism: int) -> dict[str, str]:
         # Python runs inside the TaskManager's JVM. Processes of its own would start 15 s later,
         # answer later, and listen on ports that anyone can reach.
         "python.execution-mode": "thread",
-        # Marks must arrive before their checkpoint's barrier (CheckpointMarks.java).
-        "execution.checkpointing.unaligned.enabled": "false",
         # Timestamps without a zone are UTC.
         "table.local-time-zone": "UTC",
     }

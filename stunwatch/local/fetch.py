@@ -244,7 +244,8 @@ def build_prefilter(folder: Path, jar: str) -> None:
     sources = folder / "sources"
     shutil.copytree(PREFILTER, sources, ignore=shutil.ignore_patterns("target"))
     goals = ["resources:resources", "compiler:compile", "jar:jar"]
-    _run([*MAVEN, "-f", str(sources / "pom.xml"), *goals])
+    [python] = (flink.distribution() / "opt").glob("flink-python-*.jar")
+    _run([*MAVEN, "-f", str(sources / "pom.xml"), f"-Dflink.python={python}", *goals])
     (sources / "target" / "stunwatch-prefilter.jar").rename(folder / jar)
     shutil.rmtree(sources)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,8 +29,9 @@ from stunwatch.engine.failures import (
     Limit,
     rejected_line,
 )
-from stunwatch.engine.owner import Owner
-from stunwatch.engine.tracking import Track, to_json, to_record
+from stunwatch.engine.owner import FACTS, Owner
+from stunwatch.engine.owners import Owners
+from stunwatch.engine.tracking import Trackers, to_json, to_record
 from stunwatch.incidents.correlator import Correlator
 from tests.detectors.cases import Record, records_of_lines
 
@@ -77,6 +79,42 @@ class State:
 
     def put(self, key: str, value: Any) -> None:
         self.map[key] = value
+
+
+class Task:
+    """Does what Tracking.java does with one bucket."""
+
+    def __init__(self, bucket: str = "datastore01/vm01") -> None:
+        self.bucket = bucket
+        self.now_ms = NOW_MS
+        self.trackers = Trackers(lambda: self.now_ms)
+        self.timers: list[int] = []
+        self.facts: list[tuple[str, ...]] = []
+
+    def feed(self, text: str) -> list[Any]:
+        return self._told(self.trackers.feed(self.bucket, text))
+
+    def fire(self) -> list[Any]:
+        return self._told(self.trackers.on_timer(self.bucket, self.timers.pop()))
+
+    def _told(self, told: Any) -> list[Any]:
+        timer_ms, found = told or (0, [])
+        self.timers += [timer_ms] if timer_ms else []
+        self.facts += [row for row in found if row[0] == FACTS]
+        return [row for row in found if row[0] != FACTS]
+
+    @property
+    def failures(self) -> int:
+        return self.trackers.counts()[0]
+
+    @property
+    def evicted(self) -> int:
+        return self.trackers.counts()[1]
+
+    def owners(self) -> Owners:
+        """Return the log keys in Flink's state after a checkpoint."""
+        pickled = self.trackers.pickled(self.bucket)
+        return pickle.loads(pickled) if pickled else Owners()
 
 
 class Flink:
@@ -160,7 +198,7 @@ def test_the_other_detectors_of_a_key_continue_after_an_error(
 
 
 def test_a_detector_finds_events_again_after_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(Track(lambda: NOW_MS))
+    live = Task()
     with monkeypatch.context() as patched:
         patched.setattr(Stuns, "feed", failing)
         [line] = rejected(live.feed(to_json(record())))
@@ -173,7 +211,7 @@ def test_a_detector_finds_events_again_after_its_error(monkeypatch: pytest.Monke
 
 
 def test_an_error_at_a_timer_is_rejected_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(Track(lambda: NOW_MS))
+    live = Task()
     live.feed(to_json(record()))
     monkeypatch.setattr(Stuns, "advance_time", failing)
     [line] = rejected(live.fire())
@@ -190,20 +228,20 @@ def test_an_event_that_json_cannot_represent_is_a_failure_of_its_detector(
         return (replace(event, duration_us=1 << 64) for event in feed(self, each))
 
     monkeypatch.setattr(Stuns, "feed", too_large)
-    [line] = rejected(Flink(Track(lambda: NOW_MS)).feed(to_json(record())))
+    [line] = rejected(Task().feed(to_json(record())))
     assert line["reason"] == "detector stuns failed: TypeError"
 
 
 def test_a_replay_continues_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    replay = Flink(Track(lambda: NOW_MS))
+    replay = Task()
     [line] = rejected(replay.feed(to_json({**record(), "run_id": "r1"})))
     assert (line["line"], line["run_id"]) == (UNSTUN.format(1), "r1")
 
 
 def test_the_rejected_records_of_one_key_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stuns, "feed", failing)
-    live = Flink(Track(lambda: live.now_ms))
+    live = Task()
     found = [row for _ in range(100) for row in live.feed(to_json(record()))]
     assert len(rejected(found)) == REJECTED_OF_A_KEY
     assert live.failures == 100

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import json
-import pickle
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from pyflink.common import Row
-
-from stunwatch.engine import tracking
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
-from stunwatch.engine.tracking import MARK, Track, to_json
-from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Flink, record
+from stunwatch.engine.tracking import to_json
+from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Task, record
 
 
-def stuns(found: list[Row]) -> list[dict[str, Any]]:
+def stuns(found: list[Any]) -> list[dict[str, Any]]:
     return [json.loads(row[2]) for row in found if row[0] == "events.stun"]
 
 
-def owners_of(live: Flink) -> Owners:
-    """Return the log keys in Flink's state after a mark."""
-    assert not live.feed(MARK)
-    kept = live.states["owners"].kept
-    return kept.value if kept else Owners()
-
-
 def test_lines_dated_2199_evict_no_recently_used_log_key() -> None:
-    live = Flink(Track(lambda: NOW_MS))
+    live = Task()
     future = UNSTUN.format(1).replace("2024", "2199")
     for number in range(200):
         live.feed(to_json(record(owner=f"made-up/{number}")))
         live.feed(to_json(record(future, owner=f"made-up/{number}")))
-    assert len(owners_of(live).places) == MOST_IN_BUCKET
-    assert live.counted["owners_evicted"] == 200 - MOST_IN_BUCKET
+    assert len(live.owners().places) == MOST_IN_BUCKET
+    assert live.evicted == 200 - MOST_IN_BUCKET
     live.feed(to_json(record(TAKEN.replace("07:08:10", "07:01:09"))))
     for number in range(MOST_IN_BUCKET - 1):
         live.feed(to_json(record(owner=f"made-up-again/{number}")))
@@ -44,14 +31,14 @@ def test_lines_dated_2199_evict_no_recently_used_log_key() -> None:
 
 
 def test_a_line_dated_in_the_future_leaves_no_state() -> None:
-    live = Flink(Track(lambda: NOW_MS))
+    live = Task()
     found = live.feed(to_json(record(UNSTUN.format(1).replace("2024", "2199"))))
     assert {each["ended_at"][:4] for each in stuns(found)} == {"2199"}
-    assert not owners_of(live).places
+    assert not live.owners().places
     assert not live.timers
     # The next line at the present time finds no state of it.
     live.feed(to_json(record()))
-    [place] = owners_of(live).places.values()
+    [place] = live.owners().places.values()
     assert place.owner.event_time_us == epoch_microseconds("2024-05-06T07:01:09.123Z")
 
 
@@ -67,34 +54,34 @@ def test_every_log_key_of_a_bucket_has_its_own_timer() -> None:
     assert list(owners.places) == [second]
 
 
-def replayed(line: str, **more: str) -> Row:
+def replayed(line: str, **more: str) -> str:
     return to_json({**record(line), "run_id": "r1", **more})
 
 
 def test_a_replay_has_state_of_its_own_until_its_progress_record() -> None:
-    flink = Flink(Track(lambda: NOW_MS))
+    flink = Task()
     flink.feed(replayed(TAKEN.replace("07:08:10", "07:01:09")))
     [live] = stuns(flink.feed(to_json(record())))
     assert live["cause"] == "unknown"
     [stun] = stuns(flink.feed(replayed(UNSTUN.format(1))))
     assert (stun["cause"], stun["run_id"]) == ("snapshot_create", "r1")
     flink.feed(replayed(UNSTUN.format(2), kind="progress"))
-    assert {name[0] for name in owners_of(flink).places} == {LIVE}
+    assert {name[0] for name in flink.owners().places} == {LIVE}
     [later] = stuns(flink.feed(replayed(UNSTUN.format(3))))
     assert later["cause"] == "unknown"
 
 
 def test_the_wall_clock_ends_nothing_of_a_replay() -> None:
-    flink = Flink(Track(lambda: NOW_MS))
+    flink = Task()
     flink.feed(replayed(TAKEN))
     assert flink.timers == [NOW_MS + REPLAY_KEPT_MS]
     # An interrupted replay sends no progress record. Its state is dropped, and no row is made up.
     assert not flink.fire()
-    assert flink.states["owners"].kept is None
+    assert not flink.owners().places
 
 
 def test_replayed_lines_of_any_date_are_in_order() -> None:
-    flink = Flink(Track(lambda: NOW_MS))
+    flink = Task()
     taken, unstun = (each.replace("2024", "2199") for each in (TAKEN, UNSTUN.format(8)))
     flink.feed(replayed(taken.replace("07:08:10", "07:08:09")))
     assert [each["cause"] for each in stuns(flink.feed(replayed(unstun)))] == ["snapshot_create"]
@@ -110,36 +97,27 @@ def test_log_keys_are_spread_over_buckets() -> None:
     assert 4000 < len(buckets) <= 4096
 
 
-def test_a_bucket_is_written_at_the_mark_before_a_checkpoint() -> None:
-    live = Flink(Track(lambda: NOW_MS))
+def test_a_restored_bucket_continues() -> None:
+    live = Task()
     live.feed(to_json(record(TAKEN.replace("07:08:10", "07:01:09"))))
-    assert live.states["owners"].kept is None
-    assert len(owners_of(live).places) == 1
-    # Flink restores the last checkpoint in a function that is new.
-    restored = Flink(Track(lambda: NOW_MS))
-    restored.states["owners"].kept = pickle.loads(pickle.dumps(live.states["owners"].kept))
+    state = live.trackers.pickled(live.bucket)
+    assert state is not None
+    restored = Task()
+    restored.trackers.load(restored.bucket, state)
     [stun] = stuns(restored.feed(to_json(record())))
     assert stun["cause"] == "snapshot_create"
 
 
-def test_a_timer_between_mark_and_checkpoint_is_in_the_checkpoint() -> None:
-    live = Flink(Track(lambda: NOW_MS))
+def test_a_dropped_bucket_leaves_nothing() -> None:
+    live = Task()
     live.feed(to_json(record(TAKEN)))
-    live.feed(MARK)
-    marked = live.states["owners"].kept
-    live.fire()
-    assert live.states["owners"].kept is not marked
+    live.trackers.drop(live.bucket)
+    assert live.trackers.pickled(live.bucket) is None
 
 
-def test_a_bucket_beyond_the_cache_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "MOST_CACHED", 1)
-    live = Flink(Track(lambda: NOW_MS))
-    live.feed(to_json(record(TAKEN)))
-    other = SimpleNamespace(**{**vars(live.context), "get_current_key": lambda: "other"})
-    list(live.function.process_element(to_json(record(TAKEN)), other))
-    assert len(live.states["owners"].kept.value.places) == 1
-    # After the mark the first bucket makes room for the other one.
-    live.feed(MARK)
-    live.states["owners"].kept = None
-    list(live.function.process_element(to_json(record(TAKEN)), other))
-    assert live.states["owners"].kept is None
+def test_timers_of_a_bucket_are_half_a_second_apart() -> None:
+    live = Task()
+    for number in range(100):
+        live.now_ms += 10
+        live.feed(to_json(record(UNSTUN.format(number % 10))))
+    assert len(live.timers) <= 3

@@ -12,8 +12,8 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 
 from stunwatch.detectors.catalogue import detectors
 from stunwatch.engine.owners import LIVE, bucket_of_owner
-from stunwatch.engine.tracking import KEYED_TYPE, to_json
-from stunwatch.jobs.detect import track
+from stunwatch.engine.tracking import to_json
+from stunwatch.jobs.detect import KEYED_TYPE, track
 from tests.detectors.cases import (
     Event,
     Record,

@@ -8,16 +8,15 @@ from typing import Any
 
 import orjson
 import pytest
-from pyflink.common import Row
-from pyflink.datastream import OutputTag
 
 from stunwatch.cli.demo import INCIDENT
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.failures import Failure
 from stunwatch.engine.history import FED_TOPICS, Fed, FleetHistory, final_incidents
+from stunwatch.engine.owner import FACTS
 from stunwatch.engine.owners import bucket_of_owner
-from stunwatch.engine.tracking import Track, to_json
+from stunwatch.engine.tracking import Row, Trackers, to_json
 from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
 from stunwatch.ingest.replay.in_order import InOrder
@@ -25,7 +24,7 @@ from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
 from stunwatch.triage.finding import VIEWS, find
 from stunwatch.triage.windows import Windows
-from tests.detectors.test_failures import NOW_MS, Flink
+from tests.detectors.test_failures import NOW_MS
 from tests.end_to_end import logs
 
 pytestmark = pytest.mark.integration
@@ -37,22 +36,20 @@ Placed = tuple[str, str]
 
 
 class Tracking:
-    """The operator of both steps, with a state for each bucket."""
+    """Does what Tracking.java does in both steps. The time does not pass."""
 
     def __init__(self) -> None:
-        self.buckets: dict[str, Flink] = {}
+        self.trackers = Trackers(lambda: NOW_MS)
         self.events: list[Row] = []
 
     def feed(self, bucket: str, record: str) -> None:
-        if bucket not in self.buckets:
-            self.buckets[bucket] = Flink(Track(lambda: NOW_MS), bucket)
-        flink = self.buckets[bucket]
-        for each in flink.function.process_element(record, flink.context):
-            if isinstance(each[0], OutputTag):
-                self.feed(*each[1])
+        _, rows = self.trackers.feed(bucket, record) or (0, [])
+        for each in rows:
+            if each[0] == FACTS:
+                self.feed(each[1], each[2])
             else:
                 self.events.append(each)
-        assert not flink.failures
+        assert not self.trackers.counts()[0]
 
 
 def placed(record: Mapping[str, Any]) -> Placed:
@@ -102,7 +99,7 @@ def flink(paths: list[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
     failures: list[Failure] = []
     fed = list(told(events, FED_TOPICS))
     for incident in final_incidents(FleetHistory(RUN_ID, *span.span_us), fed, failures):
-        events.append(Row(INCIDENTS_TOPIC, "", orjson.dumps(incident).decode()))
+        events.append((INCIDENTS_TOPIC, "", orjson.dumps(incident).decode()))
     assert not failures
     best: dict[str, tuple[str, dict[str, Any]]] = {}
     for topic, event in told(events, VIEWS):
