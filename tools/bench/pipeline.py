@@ -35,7 +35,7 @@ SMALL_LINES = 10
 
 
 def replay_speed(settings: Settings, count: int, console: Console) -> dict[str, float]:
-    """Measure (c): lines per second from file to queryable, with all overhead."""
+    """Measure lines per second from file to queryable, with all overhead."""
     with tempfile.TemporaryDirectory() as folder:
         # A new name each time, because lines that are stored already would not be stored again.
         place = Path(folder) / "esx01.bench.example/vmfs/volumes" / f"bench{time.time():.0f}"
@@ -97,7 +97,7 @@ def small_replays(settings: Settings, count: int) -> dict[str, float]:
 
 
 def fleet_speed(settings: Settings, scale: Scale, console: Console) -> dict[str, float]:
-    """Measure the replay of a simulated fleet's evening, with all its sources."""
+    """Measure the replay of a simulated fleet's night, with all its sources."""
     with tempfile.TemporaryDirectory() as folder:
         write(Simulation(scale), Path(folder))
         with plan([Path(folder)], Options()) as what:
@@ -133,7 +133,7 @@ def kept_bytes(settings: Settings) -> dict[str, float]:
 
 
 def live_latency(settings: Settings, count: int) -> dict[str, float]:
-    """Measure (d): seconds from producing a line until its row and its stun are queryable."""
+    """Measure the seconds from producing a line until its row and its stun are queryable."""
     # The user `reader` may run only twenty queries per second.
     reader = as_user(settings, "admin")
     vm = f"latency{time.time_ns()}"
