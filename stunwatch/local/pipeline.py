@@ -173,7 +173,8 @@ def _start(
                 pids[name].add(state["pid"])
             failing = [name for name in waiting if len(pids[name] - {0}) > STARTS]
             now = time.monotonic()
-            if (known := (*waiting, *sorted(unhealthy_reasons.items()))) != known_before:
+            # A component that may be late counts too: its step can take minutes, without a check.
+            if (known := (*sorted(ready), *sorted(unhealthy_reasons.items()))) != known_before:
                 known_before, changed = known, now
             if failing or now - changed > STILL_SECONDS or now - began > READY_SECONDS:
                 name = (failing or waiting)[0]

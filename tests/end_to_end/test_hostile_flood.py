@@ -29,6 +29,7 @@ MOST_BYTES = 1_900_000
 """Kafka's maximum size of a message."""
 LIVE_S = 10.0
 """The row of a stun is expected within this time after its line was sent."""
+TRIES = 12
 MOST_STATE_BYTES = 50_000_000
 """The job's state: the names of hosts are a small part of it."""
 
@@ -102,11 +103,13 @@ def seconds_until_a_stun(pipeline: Pipeline, duration_us: int, patience_s: float
     return time.monotonic() - began
 
 
-def quickest_stun(pipeline: Pipeline, duration_us: int) -> float:
-    """Return the least seconds of three stuns: other processes use the cores at times."""
-    took_s = [seconds_until_a_stun(pipeline, duration_us + each, 60) for each in range(3)]
+def assert_stuns_are_quick(pipeline: Pipeline, duration_us: int) -> None:
+    """Assert that a stun gets its row quickly; several tries, as others use the cores at times."""
+    took_s: list[float] = []
+    while not took_s or (took_s[-1] > LIVE_S and len(took_s) < TRIES):
+        took_s.append(seconds_until_a_stun(pipeline, duration_us + len(took_s), 60))
     print(f"a stun's row is there after {took_s} s")
-    return min(took_s)
+    assert took_s[-1] < LIVE_S, took_s
 
 
 def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
@@ -121,7 +124,7 @@ def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     seconds_until_a_stun(pipeline, 123_456, 600)
     wait_until_healthy(pipeline)
     print(f"{count} messages: sent and read in {time.monotonic() - began:.0f} s")
-    assert quickest_stun(pipeline, 234_567) < LIVE_S
+    assert_stuns_are_quick(pipeline, 234_567)
     assert pipeline.rows("SELECT * FROM quality_events WHERE kind = 'detector_failed'") == []
     assert pipeline.one("SELECT count() FROM rejected_lines") > EVENTS / 3
 
@@ -130,5 +133,5 @@ def test_a_valid_stun_gets_its_row_after_floods_of_messages_and_hosts(
     seconds_until_a_stun(pipeline, 345_678, 600)
     wait_until_healthy(pipeline)
     print(f"{HOSTS} hosts: sent and read in {time.monotonic() - began:.0f} s")
-    assert quickest_stun(pipeline, 456_789) < LIVE_S
+    assert_stuns_are_quick(pipeline, 456_789)
     assert state_bytes(pipeline) < MOST_STATE_BYTES
