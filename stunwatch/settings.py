@@ -64,6 +64,9 @@ class Settings:
     clickhouse_cluster: str = ""
     """Name of the ClickHouse cluster whose servers share the rows; empty for a single server."""
 
+    flink_parallelism: int = 2
+    """Flink slots that the live job uses, at most 4. More than a topic's partitions do not help."""
+
     superset: bool = True
     """Whether dashboards are served; `up --no-superset` also disables them."""
 
@@ -184,7 +187,7 @@ def _text(_: str, text: str) -> str:
 
 
 def _number(name: str, text: str) -> int:
-    highest = 65535 if name.endswith("_port") else 1 << 40
+    highest = 65535 if name.endswith("_port") else HIGHEST.get(name, 1 << 40)
     if not text.isdecimal() or not 0 < int(text) <= highest:
         raise UserError(f"{variable(name)} is {text!r}. Set it to a number from 1 to {highest}.")
     return int(text)
@@ -199,6 +202,9 @@ def _truth(name: str, text: str) -> bool:
 def _zone(name: str, text: str) -> ZoneInfo:
     return zone(text, of=variable(name))
 
+
+HIGHEST = {"flink_parallelism": 4}
+"""Upper limits of numbers: Flink has this many slots (infra/flink/config.yaml)."""
 
 TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 

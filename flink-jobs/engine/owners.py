@@ -56,6 +56,12 @@ class Place:
     due_ms: int
     """Its next timer."""
 
+    def wait_since(self, since_ms: int) -> None:
+        """Count only the time from `since_ms` as waited."""
+        later_ms = max(0, since_ms - self.told_at_ms)
+        self.told_at_ms += later_ms
+        self.due_ms += later_ms
+
 
 @dataclass
 class Owners:

@@ -57,6 +57,11 @@ Told = tuple[int, list[Row]]
 TIMER_GRID_MS: Final = 500
 """A bucket has at most one timer in this time, because every timer costs a call of Python."""
 
+RESUMED_MS: Final = 10_000
+STARTED_MS: Final = 60_000
+"""After a start, silence counts from 10 s after the first record, or from a minute after the start
+if none comes. Before, the lines that arrived during the interruption are not read yet."""
+
 _OF_EVERY_RECORD = frozenset({"owner", "kind", "run_id"})
 _NEEDED = {
     "line": _OF_EVERY_RECORD | {"source", "message", "time_quality"},
@@ -136,6 +141,8 @@ class Trackers:
     def __init__(self, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         """`now_ms`: the clock of Flink's processing time. Asking Flink takes longer."""
         self._now_ms = now_ms
+        self._silent_from_ms = now_ms() + STARTED_MS
+        self._has_read = False
         self._buckets: dict[str, Owners] = {}
         self._rejects = Rejects()
         self._evicted = 0
@@ -152,6 +159,9 @@ class Trackers:
         if record["kind"] == "seen":
             return 0, [_seen_row(record)]
         key, now_ms = record["owner"], self._now_ms()
+        if not self._has_read:
+            self._has_read = True
+            self._silent_from_ms = min(self._silent_from_ms, now_ms + RESUMED_MS)
         failures: list[Failure] = []
         is_live = record["run_id"] == LIVE
         if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
@@ -176,6 +186,9 @@ class Trackers:
             owner = place.owner
             if run_id != LIVE:
                 owners.keep(name, owner, None, timestamp)
+                continue
+            place.wait_since(self._silent_from_ms)
+            if place.due_ms > timestamp:
                 continue
             failures: list[Failure] = []
             waited_us = (timestamp - place.told_at_ms) * 1000

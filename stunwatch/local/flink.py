@@ -62,6 +62,13 @@ def savepoints(settings: Settings) -> Path:
     return settings.home / "flink" / "savepoints" / str(STATE)
 
 
+def writes_checkpoints_to(settings: Settings, folder: Path) -> bool:
+    """Return whether the running components write their checkpoints to this folder."""
+    told = yaml.safe_load((settings.run / "flink" / "config.yaml").read_text())
+    written_to: str = told["execution"]["checkpointing"]["dir"]
+    return written_to == f"file://{folder}"
+
+
 def client_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a process that submits jobs to the cluster."""
     # A client runs for seconds only: little memory, and no optimising compiler.

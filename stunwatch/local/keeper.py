@@ -165,6 +165,7 @@ class LiveJobKeeper:
         command = [sys.executable, "-m", "stunwatch.jobs.detect"]
         command += ["--bootstrap", self._settings.bootstrap]
         command += ["--cluster", self._settings.flink_rest]
+        command += ["--parallelism", str(self._settings.flink_parallelism)]
         if self._resumed_from:
             command += ["--from-checkpoint", f"file://{self._resumed_from}"]
         environment = dict(os.environ)

@@ -20,9 +20,10 @@ def upgrade(settings: Settings, tell: Callable[[str], None]) -> None:
 
     Raises:
         UserError: other parts have changed, no live job runs, or the new version does not run. In
-            the last case the previous version continues.
+            the last case the previous version continues. Or the format of the state has changed.
     """
     _require_the_same_components(settings)
+    _require_the_same_state_format(settings)
     if unhealthy_reason := live.unhealthy_reason(settings):
         raise UserError(
             f"The live job cannot be upgraded: {unhealthy_reason}. `stunwatch status`"
@@ -72,6 +73,15 @@ def _require_the_same_components(settings: Settings) -> None:
             "A running upgrade covers the live job, topics and tables, but more has changed:"
             f" {', '.join(missing) or 'a component or its settings'}. Run `stunwatch down`, then"
             " `stunwatch up`; the live job continues from its last checkpoint."
+        )
+
+
+def _require_the_same_state_format(settings: Settings) -> None:
+    if not flink.writes_checkpoints_to(settings, flink.checkpoints(settings)):
+        raise UserError(
+            "The format of the live job's state has changed, so the new version cannot continue"
+            " from a savepoint. Run `stunwatch down`, then `stunwatch up`. The live job then reads"
+            " all lines that Kafka keeps once more, and stores each event once."
         )
 
 

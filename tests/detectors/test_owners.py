@@ -7,7 +7,7 @@ from typing import Any
 
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
-from stunwatch.engine.tracking import to_json
+from stunwatch.engine.tracking import STARTED_MS, Trackers, to_json
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Task, record
 
 
@@ -106,6 +106,45 @@ def test_a_restored_bucket_continues() -> None:
     restored.trackers.load(restored.bucket, state)
     [stun] = stuns(restored.feed(to_json(record())))
     assert stun["cause"] == "snapshot_create"
+
+
+def with_a_stop() -> Task:
+    """Return a job that has read two changes of mode, but no line that reports the stun."""
+    live = Task()
+    for second, modes in ((1, "1, requesting 2"), (3, "2, requesting 6")):
+        head = f"2024-05-06T07:01:0{second}.123Z In(05) vcpu-0 -"
+        live.feed(to_json(record(f"{head} CPT current = {modes}")))
+    return live
+
+
+def test_an_interruption_of_the_job_is_not_taken_for_silence() -> None:
+    live = with_a_stop()
+    state = live.trackers.pickled(live.bucket)
+    assert state is not None
+    # The job was down for an hour. The end line of the stun is in Kafka, not read yet.
+    restored = Task()
+    restored.now_ms += 3_600_000
+    restored.trackers = Trackers(lambda: restored.now_ms)
+    restored.trackers.load(restored.bucket, state)
+    restored.timers = [restored.now_ms]
+    assert restored.fire() == []
+    assert restored.timers[-1] > restored.now_ms
+    end = "2024-05-06T07:01:03.200Z In(05) vcpu-0 - Checkpoint_Unstun: vm stopped for 2077000 us"
+    [stun] = stuns(restored.feed(to_json(record(end))))
+    assert stun["measured_by"] == "unstun"
+    restored.timers.append(restored.now_ms + 60_000)
+    assert stuns(restored.fire()) == []
+
+
+def test_silence_after_a_restart_ends_a_stop() -> None:
+    live = with_a_stop()
+    restored = Task()
+    restored.trackers = Trackers(lambda: restored.now_ms)
+    restored.trackers.load(restored.bucket, live.trackers.pickled(live.bucket) or b"")
+    restored.timers = [NOW_MS + 500]
+    assert restored.fire() == []
+    assert restored.timers[-1] <= NOW_MS + STARTED_MS + 1_000
+    assert [each["measured_by"] for each in stuns(restored.fire())] == ["cpt_mode"]
 
 
 def test_a_dropped_bucket_leaves_nothing() -> None:

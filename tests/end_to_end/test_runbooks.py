@@ -18,6 +18,7 @@ from textwrap import dedent
 import pytest
 
 from stunwatch.ingest.records import LineRecords, Origin, Record, generation_of
+from stunwatch.jobs.options import STATE
 from stunwatch.settings import ROOT, load_settings
 from tests.end_to_end.test_faults import kill
 from tests.pipeline import Pipeline, settings_in
@@ -253,6 +254,40 @@ def test_the_job_is_upgraded_and_rolled_back(checkout: Checkout, traffic: Traffi
     stuns_say(checkout, "")
     savepoints = list((checkout.settings.home / "flink/savepoints").glob("*/savepoint-*/_metadata"))
     assert len(savepoints) == 3
+    nothing_is_lost(checkout, traffic)
+
+
+def test_a_changed_format_of_the_state_loses_and_doubles_nothing(
+    checkout: Checkout, traffic: Traffic
+) -> None:
+    tracker = checkout.folder / "flink-jobs/detectors/stuns/tracker.py"
+    options = checkout.folder / "flink-jobs/jobs/options.py"
+    for path, old, new in (
+        (tracker, r"\bmodes: list\[ModeLine\]", "changes: list[ModeLine]"),
+        (tracker, r"state\.modes\b", "state.changes"),
+        (options, rf"STATE = {STATE}", f"STATE = {STATE + 1}"),
+    ):
+        text, count = re.subn(old, new, path.read_text())
+        assert count, old
+        path.write_text(text)
+    halfway = Log("halfway-state")
+    now = datetime.now(UTC)
+    checkout.ship("esxi.vmware_log", halfway.line("CPT current = 1, requesting 2", now))
+    before = checkout.rows("SELECT * FROM incidents WHERE state = 'closed' ORDER BY incident_id")
+    said = checkout.run_block("stunwatch upgrade", code=2)
+    assert "The format of the live job's state has changed" in said
+    checkout.run_block("stunwatch down && stunwatch up")
+    later = now + timedelta(milliseconds=1500)
+    checkout.ship("esxi.vmware_log", halfway.line("CPT current = 2, requesting 6", later))
+    # The stun started in the state of one version and ended in that of the other.
+    checkout.wait_for(
+        "SELECT sum(duration_us) FROM stuns WHERE vm = 'halfway-state'", 1_500_000, ANSWERED_S
+    )
+    nothing_is_lost(checkout, traffic)
+    after = checkout.rows("SELECT * FROM incidents WHERE state = 'closed' ORDER BY incident_id")
+    assert [each for each in after if each in before] == before
+    checkout.git("checkout", "--quiet", "--force", "old")
+    checkout.run_block("stunwatch down && stunwatch up")
     nothing_is_lost(checkout, traffic)
 
 
