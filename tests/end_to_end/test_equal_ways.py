@@ -16,7 +16,7 @@ import pytest
 
 from stunwatch.cli.demo import INCIDENT
 from stunwatch.cli.replay import EXIT_INCOMPLETE
-from stunwatch.ingest.replay import BACKFILL, Options, Reading, plan
+from stunwatch.ingest.replay import BACKFILL, ESXTOP, Options, Reading, plan
 from stunwatch.simulation import scenarios
 from stunwatch.simulation.live import TOPICS
 from stunwatch.simulation.run import Scale, Simulation, write
@@ -40,8 +40,8 @@ CHATTER = 0.2
 TIMES = ("before", "between", "after")
 """When the inventory is loaded: before the live lines, between them and the replay, after it."""
 
-WAITED_S = 120.0
-SHOWN = 4
+WAITED_S = 600.0
+SHOWN = 2
 OF_THE_WAY = frozenset({"run_id", "revision", "revised_at"})
 """Columns of an incident that depend on when its evidence arrived."""
 
@@ -82,7 +82,7 @@ def live_records(paths: list[Path]) -> list[dict[str, Any]]:
                 record
                 for batch in Reading(file, "live")
                 for topic, _, record in batch
-                if topic == BACKFILL and record["kind"] != "progress"
+                if topic in (BACKFILL, ESXTOP) and record["kind"] != "progress"
             ]
     return sorted(found, key=lambda record: record["event_time"])
 

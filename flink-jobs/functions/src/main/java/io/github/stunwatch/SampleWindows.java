@@ -20,6 +20,9 @@ import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.metrics.Counter;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.flink.runtime.state.FunctionInitializationContext;
+import org.apache.flink.runtime.state.FunctionSnapshotContext;
+import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.types.Row;
@@ -36,7 +39,8 @@ import org.apache.flink.util.Collector;
  *
  * <p>stunwatch/triage/windows.py computes the same in memory; a test compares both.
  */
-public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> {
+public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
+        implements CheckpointedFunction {
 
     private static final String LIVE = "live";
     static final long SHORT_MS = 10_000;
@@ -52,6 +56,13 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
     static final long VCENTER_SILENCE_MS = 180_000;
     /** State of an object, or of a replay without a progress record, is dropped after this time. */
     static final long FORGET_MS = 3_600_000;
+    /**
+     * After a restart with state, silence counts from 10 s after the first sample, or from a minute after
+     * the start if none comes. Before, the samples of the interruption are not read yet.
+     */
+    static final long RESUMED_MS = 10_000;
+
+    static final long STARTED_MS = 60_000;
     /** A window passes on if it or one of so many windows before it contains a slow sample. */
     static final int WINDOWS_AFTER_SLOW = 30;
     /** Most objects of one host. */
@@ -68,6 +79,8 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
     private transient ObjectMapper json;
     private transient MessageDigest md5;
     private transient HostsSeen hostsSeen;
+    private transient long silentFromMs;
+    private transient boolean hasRead;
     private transient Counter late;
     private transient Counter refused;
     private transient Counter failed;
@@ -213,6 +226,14 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
     }
 
     @Override
+    public void initializeState(FunctionInitializationContext context) {
+        silentFromMs = context.isRestored() ? System.currentTimeMillis() + STARTED_MS : 0;
+    }
+
+    @Override
+    public void snapshotState(FunctionSnapshotContext context) {}
+
+    @Override
     public void processElement(Row row, Context context, Collector<Row> out) throws Exception {
         String kind = (String) row.getField(2);
         String runId = (String) row.getField(11);
@@ -232,6 +253,10 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
         String host = (String) row.getField(3);
         String owner = (String) row.getField(0);
         long nowMs = context.timerService().currentProcessingTime();
+        if (!hasRead) {
+            hasRead = true;
+            silentFromMs = Math.min(silentFromMs, nowMs + RESUMED_MS);
+        }
         if (runId.equals(LIVE) && hostsSeen.isFirst(host, (String) row.getField(1), nowMs)) {
             out.collect(Row.of("seen", owner, host, runId, row.getField(1), null));
         }
@@ -283,7 +308,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row> 
         List<String> forgotten = new ArrayList<>();
         for (Map.Entry<String, Measured> entry : objects.entries()) {
             Measured each = entry.getValue();
-            long silentMs = timestamp - each.arrivedMs;
+            long silentMs = timestamp - Math.max(each.arrivedMs, silentFromMs);
             boolean hasShorts = each.shorts.length > 0 && silentMs >= SILENCE_MS;
             long most = each.origin.equals("vcenter") ? VCENTER_SILENCE_MS : MINUTE_SILENCE_MS;
             boolean hasMinutes = each.minutes.length > 0 && silentMs >= most;
