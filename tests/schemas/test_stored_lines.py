@@ -155,7 +155,7 @@ def test_heads_of_any_bytes_are_stored_byte_for_byte(server: Server) -> None:
     records = [
         line(
             number,
-            head="".join(dice.choices(parts, k=dice.randint(0, 7))),
+            head="".join(dice.choices(parts, k=dice.randint(1, 7))),
             **({"thread": dice.choice(parts[:-1])} if number % 3 else {}),
             **({"op_id": dice.choice(parts[:-1])} if number % 2 else {}),
             event_time=dice.choice(
@@ -164,8 +164,8 @@ def test_heads_of_any_bytes_are_stored_byte_for_byte(server: Server) -> None:
         )
         for number in range(5_000)
     ]
+    records += [line(number, thread="vmx", op_id="a") for number in range(5_000, 5_010)]
     read(server, records)
-    print(server.admin.rows("SELECT reason, count(), any(line) FROM rejected_lines GROUP BY 1"))
     is_stored(server, records)
 
 
