@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import orjson
 from rich.console import Console
 
 from stunwatch.clickhouse import ClickHouse, as_user
@@ -49,6 +51,31 @@ AS_TSV = [
     chr(each) if 32 <= each < 127 and each != ord("\\") else f"\\x{each:02X}" for each in range(256)
 ]
 ARRIVED = "2026-11-21 05:00:01.123"
+
+
+GIVEN = {"received_at": "given_received_at", "head": "given_head"}
+"""Column of a stored table → the column that sets it in an insert, if another one."""
+
+
+def insertion(table: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the statement that inserts rows into a stored table; missing columns get defaults.
+
+    Fields that the table does not have are ignored.
+    """
+    [text] = [
+        each
+        for file in sql_files()
+        if file.stage == "tables"
+        for each, name in zip(file.statements, file.created, strict=True)
+        if name == table
+    ]
+    known = {*re.findall(r"^    (\w+) ", text, re.MULTILINE)}
+    names = {each: each if GIVEN.get(each) not in known else GIVEN[each] for each in known}
+    made = [{names[each]: row[each] for each in row if each in known} for row in rows]
+    columns = ", ".join(sorted({each for row in made for each in row})) or "*"
+    return f"INSERT INTO {table} ({columns}) FORMAT JSONEachRow\n" + "\n".join(
+        orjson.dumps(each).decode() for each in made
+    )
 
 
 def without_kafka(statement: str) -> str:

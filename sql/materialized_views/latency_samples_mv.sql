@@ -2,7 +2,7 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS latency_samples_mv TO latency_samples_sto
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     assumeNotNull(event_at) AS sampled_at,
-    assumeNotNull(received) AS received_at,
+    assumeNotNull(received) AS given_received_at,
     host,
     object_class,
     device,

@@ -2,7 +2,7 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS log_lines_mv TO log_lines_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
     assumeNotNull(event_at) AS event_time,
-    assumeNotNull(received) AS received_at,
+    assumeNotNull(received) AS given_received_at,
     source,
     program,
     host,
@@ -11,7 +11,7 @@ SELECT
     severity,
     thread,
     op_id,
-    head,
+    head AS given_head,
     message,
     peer,
     file,

@@ -10,7 +10,7 @@ WITH
     ) AS told
 SELECT
     assumeNotNull(event_at) AS sampled_at,
-    assumeNotNull(received) AS received_at,
+    assumeNotNull(received) AS given_received_at,
     host,
     'datastore' AS object_class,
     told[1] AS device,

@@ -2,7 +2,7 @@
 -- line received by network with a timestamp more than 40 days before or one day after its arrival gets its
 -- arrival as event_time (time_quality is arrival); stamped_at keeps the timestamp of the line. Lines of
 -- files keep their time; Flink processes those dated a day or more in the future separately. Lines,
--- rejected lines and samples are stored by month of arrival. A line that is replayed in another month is
+-- rejected lines and samples are stored by week of arrival. A line that is replayed in another week is
 -- stored twice; this view shows it once, with its first arrival.
 CREATE OR REPLACE VIEW log_lines
 DEFINER = transform SQL SECURITY DEFINER AS

@@ -44,7 +44,7 @@ WITH
             [if(max(log_lines_stored.truncated), 'truncated', ''), if(max(unsearched), 'unsearched', '')] AS kinds
         FROM log_lines_stored
         PREWHERE truncated OR unsearched
-        GROUP BY source, program, host, datastore, vm, event_time, offset, line_hash
+        GROUP BY source, program, host, datastore, vm, event_time, generation, offset, line_hash
     ),
 
     too_long AS

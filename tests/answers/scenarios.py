@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-import orjson
 import yaml
 
 from stunwatch.engine.correlating import LIVE_EVERY_US
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.simulation.scenarios import ScenarioSimulation, write
 from stunwatch.triage.finding import VIEWS
-from tests.clickhouse_server import Server
+from tests.clickhouse_server import Server, insertion
 from tests.documentation.stored_history import store
 from tests.incidents import scenario
 from tests.investigations import test_investigations
@@ -117,12 +116,6 @@ def _add_changes(server: Server) -> None:
 
 def insert(server: Server, table: str, rows: Iterable[dict[str, Any]]) -> None:
     """Store rows; missing columns get their defaults."""
-    lines = b"\n".join(orjson.dumps(each) for each in rows).decode()
-    for _ in server.admin.stream(
-        f"INSERT INTO {table} FORMAT JSONEachRow\n{lines}",
-        settings={
-            "input_format_skip_unknown_fields": "1",
-            "date_time_input_format": "best_effort",
-        },
-    ):
+    settings = {"date_time_input_format": "best_effort"}
+    for _ in server.admin.stream(insertion(table, rows), settings=settings):
         pass

@@ -5,12 +5,11 @@ Some VMs have names that an attacker would choose. Tables and links must show th
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
-from tests.clickhouse_server import Server
+from tests.clickhouse_server import Server, insertion
 
 DATASTORE = "san-gold-1"
 DEVICE = "naa.60060160a1b02e00c4d5e6f708192a3b"
@@ -192,8 +191,7 @@ def _unstun(at: datetime, seconds: float) -> str:
 
 
 def _insert(server: Server, table: str, rows: list[dict[str, Any]]) -> None:
-    body = "\n".join(json.dumps(each, ensure_ascii=False) for each in rows)
-    server.admin.command(f"INSERT INTO {table} FORMAT JSONEachRow\n{body}")
+    server.admin.command(insertion(table, rows))
 
 
 def _at(at: datetime) -> str:

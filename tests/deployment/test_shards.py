@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -184,6 +185,30 @@ def test_copies_of_a_row_that_arrive_at_two_servers_are_one_row(servers: Servers
     assert first.rows("SELECT * FROM stuns ORDER BY ALL") == second.rows(
         "SELECT * FROM stuns ORDER BY ALL"
     )
+
+
+@pytest.mark.slow
+def test_copies_of_a_line_that_arrive_at_two_servers_are_one_line(servers: Servers) -> None:
+    servers.apply()
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    head = f"{day}T04:05:06.789Z cpu1:2)"
+    for host in HOSTS:
+        servers.server(host).command(
+            "INSERT INTO records (kind, source, program, host, thread, head, message, run_id,"
+            " time_quality, event_at, received, topic_time)"
+            " SELECT 'line', 'syslog', 'vmkernel', concat('esx', toString(number)), 'cpu1:2',"
+            f" '{head}', 'a line', 'live', 'exact',"
+            f" '{day} 04:05:06.789', '{day} 04:05:07.5', now64(3) FROM numbers(20)"
+        )
+    for host in HOSTS:
+        assert servers.server(host).rows(
+            "SELECT head, received_at, count(), uniqExact(host) FROM log_lines GROUP BY ALL"
+        ) == [(head, f"{day} 04:05:07.500000", 20, 20)]
+        [(here,)] = servers.server(host).rows("SELECT count() FROM log_lines_stored_shard FINAL")
+        assert 0 < here < 20
+        assert servers.server(host).rows(
+            "SELECT uniqExact(line_hash) > 0, min(line_hash) > 0 FROM log_lines_stored"
+        ) == [(1, 1)]
 
 
 @pytest.mark.slow

@@ -123,9 +123,9 @@ def test_a_line_that_is_lost_is_reported(pipeline: Pipeline) -> None:
 
     def store(offset: int) -> None:
         admin.command(
-            "INSERT INTO log_lines_stored (event_time, received_at, source, vm, datastore, head,"
+            "INSERT INTO log_lines_stored (event_time, given_received_at, source, vm, datastore,"
             " message, file, generation, offset, line_bytes, run_id) VALUES ('2018-05-06 07:08:01',"
-            f" now64(), 'vmware_log', 'lossy', 'ds', '', 'line', '{file}', '{generation}',"
+            f" now64(), 'vmware_log', 'lossy', 'ds', 'line', '{file}', '{generation}',"
             f" {offset}, 10, 'made')"
         )
 

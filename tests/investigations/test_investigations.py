@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-import orjson
 import pytest
 import yaml
 
 from stunwatch.investigations import investigations
-from tests.clickhouse_server import Server
+from tests.clickhouse_server import Server, insertion
 
 CASES = Path(__file__).parent / "cases"
 
@@ -70,11 +69,10 @@ def _rows_in(case: dict[str, Any], table: str) -> Iterator[dict[str, Any]]:
 def fill(server: Server, case: dict[str, Any]) -> None:
     """Store the rows of a case."""
     for table in case["rows"]:
-        lines = b"\n".join(orjson.dumps(row) for row in _rows_in(case, table))
         for _ in server.admin.stream(
-            f"INSERT INTO {table} FORMAT JSONEachRow\n{lines.decode()}",
+            insertion(table, _rows_in(case, table)),
             # Store every revision, as if each came with a separate insert.
-            settings={"optimize_on_insert": "0", "input_format_skip_unknown_fields": "1"},
+            settings={"optimize_on_insert": "0"},
         ):
             pass
 

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 from uuid import uuid4
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,15 +15,14 @@ from hypothesis import strategies as st
 from stunwatch.audit.files import stored_files
 from stunwatch.definitions import definitions
 from stunwatch.schema import SQL
-from tests.clickhouse_server import Server
+from tests.clickhouse_server import Server, insertion
 
 NOW = datetime.now(UTC)
 LINES_DAYS, SAMPLES_DAYS = 30, 90
 
 
 def insert(server: Server, table: str, rows: Iterable[dict[str, Any]]) -> None:
-    text = b"\n".join(orjson.dumps(each) for each in rows).decode()
-    server.admin.command(f"INSERT INTO {table} FORMAT JSONEachRow\n{text}")
+    server.admin.command(insertion(table, rows))
 
 
 def ago(days: float) -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
-from tests.clickhouse_server import Server
+from tests.clickhouse_server import Server, insertion
 
 HOST = {"host": "esx01", "object_class": "scsi_device", "device": "naa.1"}
 
 
 def insert(server: Server, table: str, *rows: dict[str, Any]) -> None:
-    lines = b"\n".join(orjson.dumps(HOST | each) for each in rows).decode()
-    server.admin.command(f"INSERT INTO {table} FORMAT JSONEachRow\n{lines}")
+    server.admin.command(insertion(table, (HOST | each for each in rows)))
 
 
 def test_a_recomputed_minute_keeps_the_origins_apart(server: Server) -> None:

@@ -1,9 +1,10 @@
 """Speeds of a pipeline of its own, as ratios within one run: `make bench`.
 
 Measures (a) a live line's way to its row and its stun; (b) replays from file to queryable: ten
-lines, a million, a simulated fleet, and what their lines cost Kafka and ClickHouse; (c) the idle
-pipeline; (d) Flink: the live job, a no-op job and a plain Python consumer on the same topic, and
-storms. Prints a table and writes build/bench.json.
+lines, a million, a simulated fleet, what their lines cost Kafka and ClickHouse, and what the
+fleet's lines take on disk, by column; (c) the idle pipeline; (d) Flink: the live job, a no-op job
+and a plain Python consumer on the same topic, and storms. Prints a table and writes
+build/bench.json.
 
 The figure to watch is `live_ratio`: the live job in records per CPU-second, as a share of a job
 that only parses JSON. Each job runs over the first fifth of the records and over all; the

@@ -21,11 +21,13 @@ from stunwatch.access import ADMIN, kafka_access
 from stunwatch.clickhouse import as_user
 from stunwatch.ingest.records import LineRecords, kafka_key
 from stunwatch.ingest.replay import BACKFILL, Options, plan
+from stunwatch.local.clickhouse import administrator
 from stunwatch.settings import Settings
 from stunwatch.shipping import Shipper
 from stunwatch.simulation.run import Scale, Simulation, write
 from tools.bench.lines import origin_of, vmware_log_lines
 from tools.bench.meters import CpuMeter
+from tools.bench.storage import line_bytes
 
 KEEPERS = ("kafka", "clickhouse")
 """The components that store every line."""
@@ -97,7 +99,12 @@ def small_replays(settings: Settings, count: int) -> dict[str, float]:
 
 
 def fleet_speed(settings: Settings, scale: Scale, console: Console) -> dict[str, float]:
-    """Measure the replay of a simulated fleet's night, with all its sources."""
+    """Measure the replay of a simulated fleet's night, with all its sources, and its stored lines.
+
+    Lines of other measurements are removed first: they are more alike than those of a fleet.
+    """
+    admin = administrator(settings)
+    admin.command("TRUNCATE TABLE log_lines_stored")
     with tempfile.TemporaryDirectory() as folder:
         write(Simulation(scale), Path(folder))
         with plan([Path(folder)], Options()) as what:
@@ -108,6 +115,7 @@ def fleet_speed(settings: Settings, scale: Scale, console: Console) -> dict[str,
         "fleet_lines": outcome.read,
         "fleet_seconds": outcome.seconds,
         "fleet_lines_per_second": outcome.read / outcome.seconds,
+        **line_bytes(admin),
     }
 
 

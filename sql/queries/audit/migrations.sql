@@ -32,7 +32,7 @@ WITH
             source = 'syslog'
             AND event_time >= {first_at:DateTime64(6, 'UTC')} - toIntervalHour({keep_hours:Int64})
             AND event_time < {end_at:DateTime64(6, 'UTC')} + toIntervalHour({keep_hours:Int64})
-            AND hasAllTokens(message, 'precopystuntime')
+            AND hasAll(tokens(lower(message), 'splitByNonAlpha'), ['precopystuntime'])
             AND notEmpty(found)
             AND migration != ''
             AND duration_us BETWEEN 1 AND {longest_stun_days:Int64} * 86400000000

@@ -10,13 +10,18 @@ FROM
     WHERE
         {check:String} = 'stuns' AND source = 'vmware_log'
         AND (
-            hasAllTokens(message, 'checkpoint_unstun stopped') OR hasAllTokens(message, 'cpt stunned')
-            OR hasAnyTokens(message, 'cpt monmodules') OR hasAllTokens(message, 'log for vmware')
+            hasAll(tokens(lower(message), 'splitByNonAlpha'), ['checkpoint', 'unstun', 'stopped'])
+            OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['cpt', 'stunned'])
+            OR hasAny(tokens(lower(message), 'splitByNonAlpha'), ['cpt', 'monmodules'])
+            OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['log', 'for', 'vmware'])
         )
     UNION ALL
     SELECT toUnixTimestamp64Micro(event_time) AS at_us
     FROM log_lines_stored
-    WHERE {check:String} = 'migrations' AND source = 'syslog' AND hasAllTokens(message, 'precopystuntime')
+    WHERE
+        {check:String} = 'migrations'
+        AND source = 'syslog'
+        AND hasAll(tokens(lower(message), 'splitByNonAlpha'), ['precopystuntime'])
     UNION ALL
     SELECT toUnixTimestamp64Micro(event_time) AS at_us
     FROM log_lines_stored
@@ -24,9 +29,9 @@ FROM
         {check:String} = 'sync_cr_countdowns' AND source = 'syslog'
         AND (program = '' OR startsWith(program, 'vmk'))
         AND (
-            hasAllTokens(message, 'sync cr at')
-            OR hasAllTokens(message, 'reservation conflict')
-            OR hasAllTokens(message, 'reservation conflicts')
+            hasAll(tokens(lower(message), 'splitByNonAlpha'), ['sync', 'cr', 'at'])
+            OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['reservation', 'conflict'])
+            OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['reservation', 'conflicts'])
         )
     UNION ALL
     SELECT toUnixTimestamp64Micro(ended_at) AS at_us

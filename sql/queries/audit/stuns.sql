@@ -34,7 +34,10 @@ WITH
             AND event_time >= {first_at:DateTime64(6, 'UTC')} - toIntervalHour(2)
             AND event_time < {end_at:DateTime64(6, 'UTC')} + toIntervalHour(2)
             AND cityHash64(datastore, vm) % {buckets:UInt32} = {bucket:UInt32}
-            AND (hasAllTokens(message, 'checkpoint_unstun stopped') OR hasAllTokens(message, 'cpt stunned'))
+            AND (
+                hasAll(tokens(lower(message), 'splitByNonAlpha'), ['checkpoint', 'unstun', 'stopped'])
+                OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['cpt', 'stunned'])
+            )
             AND match(message, '^(Checkpoint_Unstun: vm stopped|CPT: vm was stunned) for [0-9]{1,15} us\\s*$')
             AND NOT match(head, '(\\b[A-Z][0-9]{3}|\\b[A-Z][a-z]\\([0-9]{1,3}\\))\\[?\\+')
             AND told_us BETWEEN 1 AND {longest_stun_days:Int64} * 86400000000
@@ -181,7 +184,10 @@ WITH
             AND event_time >= {first_at:DateTime64(6, 'UTC')} - toIntervalHour(2)
             AND event_time < {end_at:DateTime64(6, 'UTC')} + toIntervalHour(2)
             AND cityHash64(datastore, vm) % {buckets:UInt32} = {bucket:UInt32}
-            AND (hasAnyTokens(message, 'cpt monmodules') OR hasAllTokens(message, 'log for vmware'))
+            AND (
+                hasAny(tokens(lower(message), 'splitByNonAlpha'), ['cpt', 'monmodules'])
+                OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['log', 'for', 'vmware'])
+            )
             AND match(
                 message,
                 '^(Log for VMware |CPT current = [0-9]{1,2}, requesting [01236]\\s*$'

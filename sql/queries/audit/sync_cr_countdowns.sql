@@ -56,9 +56,9 @@ WITH
             AND event_time >= {first_at:DateTime64(6, 'UTC')} - toIntervalMinute({margin_minutes:Int64})
             AND event_time < {end_at:DateTime64(6, 'UTC')} + toIntervalMinute({margin_minutes:Int64})
             AND (
-                hasAllTokens(message, 'sync cr at')
-                OR hasAllTokens(message, 'reservation conflict')
-                OR hasAllTokens(message, 'reservation conflicts')
+                hasAll(tokens(lower(message), 'splitByNonAlpha'), ['sync', 'cr', 'at'])
+                OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['reservation', 'conflict'])
+                OR hasAll(tokens(lower(message), 'splitByNonAlpha'), ['reservation', 'conflicts'])
             )
             AND match(message, '^(' || step_pattern || '|' || end_pattern || ')')
             AND NOT match(head, '(\\b[A-Z][0-9]{3}|\\b[A-Z][a-z]\\([0-9]{1,3}\\))\\[?\\+')

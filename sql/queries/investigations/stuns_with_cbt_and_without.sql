@@ -29,7 +29,9 @@ WITH
         FROM log_lines_stored
         WHERE
             source = 'vmware_log'
-            AND hasAnyTokens(message, 'ctkenabled configuration defaults throttled')
+            AND hasAny(
+                tokens(lower(message), 'splitByNonAlpha'), ['ctkenabled', 'configuration', 'defaults', 'throttled']
+            )
             AND (startsWith(message, 'DICT ') OR startsWith(message, '<<< Log Throttled >>>'))
             AND positionCaseInsensitive(vm, {vm:String}) > 0
             AND positionCaseInsensitive(datastore, {datastore:String}) > 0

@@ -1,7 +1,7 @@
 -- 25 million samples: the LUNs of 1 000 hosts every 5 s of the last hour, the disks of 20 000 VMs
 -- every 5 minutes of the last 2 days, and some samples of LUNs in 90 days, the retention.
 INSERT INTO latency_samples_stored
-    (sampled_at, received_at, host, object_class, device, davg_ms, kavg_ms, gavg_ms,
+    (sampled_at, given_received_at, host, object_class, device, davg_ms, kavg_ms, gavg_ms,
      commands_per_second, reads_per_second, writes_per_second, file, generation, offset, line_bytes,
      run_id, time_quality)
 WITH

@@ -1,6 +1,6 @@
 -- 6 million lines of 1 000 hosts in the last hours; a noisy tenth of the hosts wrote most of them.
 INSERT INTO log_lines_stored
-    (event_time, received_at, source, program, host, vm, datastore, severity, thread, head, message,
+    (event_time, given_received_at, source, program, host, vm, datastore, severity, thread, given_head, message,
      peer, file, generation, offset, line_bytes, run_id, time_quality, truncated)
 WITH
     if(number % 2, cityHash64(number) % 100, cityHash64(number) % 1000) AS h,
