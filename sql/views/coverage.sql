@@ -63,7 +63,7 @@ SELECT
     file_vm AS vm,
     file_datastore AS datastore,
     last_arrival.1 AS file,
-    files.generation AS generation,
+    toLowCardinality(files.generation) AS generation,
     toUInt64(round(arrived_lines * bytes_stored / arrived_bytes)) AS lines,
     toInt64(bytes_stored) AS bytes_seen,
     greatest(stored_to, expired_to) AS bytes_to,
