@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,8 +139,13 @@ class Server:
 
 
 @contextmanager
-def running(home: Path) -> Iterator[Server]:
-    """Start a server in its own folder, on its own ports; stop it at the end."""
+def running(
+    home: Path, adapted: Callable[[str], str] = lambda statement: statement
+) -> Iterator[Server]:
+    """Start a server in its own folder, on its own ports; stop it at the end.
+
+    Every statement of `sql/` passes through `adapted` before it runs.
+    """
     settings = settings_in(home)
     fetch.ensure(settings, Console(stderr=True))
     process = subprocess.Popen(
@@ -158,7 +163,7 @@ def running(home: Path) -> Iterator[Server]:
         for each in sql_files():
             if each.stage not in LEFT_OUT:
                 for statement in each.statements:
-                    admin.command(without_kafka(statement))
+                    admin.command(adapted(without_kafka(statement)))
         yield Server(settings, admin, as_user(settings, "analyst"))
     finally:
         process.terminate()

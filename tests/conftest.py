@@ -288,7 +288,8 @@ def clickhouse_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     with running(tmp_path_factory.mktemp("clickhouse")) as made:
         # Test cases have fixed dates in the past, so a TTL of 30 days would delete them at the next
         # merge.
-        made.admin.command("SYSTEM STOP TTL MERGES source_activity_stored")
+        for table in ("source_activity", "source_half_days", "activity_intervals"):
+            made.admin.command(f"SYSTEM STOP TTL MERGES {table}_stored")
         yield made
 
 

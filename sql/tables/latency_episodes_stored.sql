@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS latency_episodes_stored
     samples UInt32,
     evidence Array(String) CODEC(ZSTD(1)),
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
-        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at)),
+    INDEX hosts host TYPE bloom_filter
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
 -- By month of the event's own time, but at most 64 partitions, because a file can contain any date.

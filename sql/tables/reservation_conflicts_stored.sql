@@ -1,7 +1,7 @@
 -- One row is one revision of one reservation conflict; the highest revision counts.
--- The sort key is its identity; it serves "which count-downs were there?". It does not contain the host, because a
--- later revision can have the host's full name. It contains the start, so all revisions of a conflict are in the same
--- month.
+-- The sort key serves "which count-downs did this host have?". It has the host's first label, because a later
+-- revision can have the host's full name; the first label is a part of the identity.
+-- The identity contains the start, so all revisions of a conflict are in the same month.
 -- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
 (
@@ -28,12 +28,16 @@ CREATE TABLE IF NOT EXISTS reservation_conflicts_stored
     is_stuck Bool,
     is_expected Bool,
     evidence Array(String) CODEC(ZSTD(1)),
+    host_label LowCardinality(String) MATERIALIZED lower(splitByChar('.', toString(host))[1]),
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
-        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at)),
+    INDEX hosts host TYPE bloom_filter,
+    INDEX devices device TYPE set(1000),
+    INDEX paths path TYPE set(1000)
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
 -- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
 PARTITION BY (toYear(started_at) * 12 + toMonth(started_at)) % 64
-ORDER BY (dialect, event_id)
+ORDER BY (host_label, dialect, event_id)
 -- As in stuns_by_time_stored: FINAL costs nothing in past months.
 SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

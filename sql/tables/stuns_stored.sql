@@ -1,5 +1,7 @@
 -- One row is one revision of one stun; the highest revision counts.
--- The sort key is the stun's identity; it serves "when was this VM stunned?"
+-- The sort key is the stun's identity; it serves "when was this VM stunned?". A stun's end is part of its identity,
+-- so all its revisions are in the same month. The end of a vMotion's stun in a host's log can change when an earlier
+-- line arrives; only in the minutes around midnight of a month's first day could this show the stun twice.
 -- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS stuns_stored
 (
@@ -26,7 +28,13 @@ CREATE TABLE IF NOT EXISTS stuns_stored
     severity LowCardinality(String),
     evidence Array(String) CODEC(ZSTD(1)),
     version UInt128 MATERIALIZED bitShiftLeft(toUInt128(revision), 64)
-        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at))
+        + (0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(detected_at)),
+    INDEX vms vm TYPE bloom_filter,
+    INDEX hosts host TYPE bloom_filter
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-ORDER BY (datastore, vm, event_id);
+-- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
+PARTITION BY (toYear(ended_at) * 12 + toMonth(ended_at)) % 64
+ORDER BY (datastore, vm, event_id)
+-- As in stuns_by_time_stored: FINAL costs nothing in past months.
+SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;

@@ -1,81 +1,50 @@
 -- One row is one tailed or replayed file: how much of it arrived, and which bytes did not. A gap is
 -- [from, to) in bytes. The generation identifies a file across rotations. Lines expire
--- (schemas/log_line.yaml): bytes before expired lines are not counted as a gap. A duplicate line counts by its
--- first arrival, so a replay changes nothing here. A file of a syslog server holds lines of many hosts;
--- one of them is shown.
+-- (schemas/log_line.yaml): bytes before expired lines are not counted as a gap. If bytes arrive again,
+-- they count once, by their first arrival; so a replay changes nothing here. If a part of a file arrived again,
+-- `lines` is estimated from the bytes. A file of a syslog server holds lines of many hosts; one of them is shown.
 CREATE OR REPLACE VIEW coverage
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    pieces AS
-    (
-        SELECT
-            source, host, vm, datastore, file, generation, offset, line_bytes,
-            event_time, received_at AS arrived_at
-        FROM log_lines_stored
-        WHERE generation != ''
-        UNION ALL
-        SELECT
-            source, host, vm, datastore, file, generation, offset, line_bytes,
-            NULL AS event_time, received_at AS arrived_at
-        FROM rejected_lines_stored
-        WHERE generation != ''
-        UNION ALL
-        SELECT
-            'esxtop' AS source, host, '' AS vm, '' AS datastore, file, generation, offset,
-            line_bytes, sampled_at AS event_time, received_at AS arrived_at
-        FROM latency_samples_stored
-        -- Samples of datastores come from lines, which log_lines contains.
-        WHERE generation != '' AND object_class != 'datastore'
-    ),
-
-    lines AS
-    (
-        SELECT
-            generation,
-            offset AS line_from,
-            offset + max(line_bytes) AS line_to,
-            max(source) AS line_source,
-            max(host) AS line_host,
-            max(vm) AS line_vm,
-            max(datastore) AS line_datastore,
-            argMin(file, arrived_at) AS line_file,
-            max(event_time) AS written_at,
-            min(arrived_at) AS line_arrived_at
-        FROM pieces
-        GROUP BY generation, offset
-    ),
-
+    -- For the order of the runs, few columns are read.
     followed AS
     (
         SELECT
-            *,
-            max(line_to) OVER (
-                PARTITION BY generation ORDER BY line_from
+            generation,
+            run_from,
+            run_to,
+            max(run_to) OVER (
+                PARTITION BY generation ORDER BY run_from, run_to
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS seen_to
-        FROM lines
+        FROM file_runs_stored
+    ),
+
+    holes AS
+    (
+        SELECT
+            generation,
+            sum(if(run_to > seen_to, run_to - greatest(run_from, seen_to), 0)) AS bytes_stored,
+            arraySort(groupArrayIf((seen_to, run_from), run_from > seen_to)) AS all_holes
+        FROM followed
+        GROUP BY generation
     ),
 
     files AS
     (
         SELECT
-            max(line_source) AS file_source,
-            max(line_host) AS file_host,
-            max(line_vm) AS file_vm,
-            max(line_datastore) AS file_datastore,
-            argMax(line_file, line_arrived_at) AS file_name,
             generation,
-            count() AS line_count,
-            sum(line_to - line_from) AS bytes_stored,
-            max(line_to) AS stored_to,
-            -- The header row of an esxtop file is not stored: bytes before its first sample are not a gap.
-            arraySort(groupArrayIf(
-                (seen_to, line_from),
-                line_from > seen_to AND NOT (line_source = 'esxtop' AND seen_to = 0)
-            )) AS holes,
-            max(written_at) AS last_written_at,
-            max(line_arrived_at) AS last_arrived_at
-        FROM followed
+            max(runs.source) AS file_source,
+            max(runs.host) AS file_host,
+            max(runs.vm) AS file_vm,
+            max(runs.datastore) AS file_datastore,
+            -- The first arrival of the last bytes.
+            argMin((runs.file, runs.last_received_at), (-toInt64(run_to), runs.last_received_at)) AS last_arrival,
+            sum(runs.lines) AS arrived_lines,
+            sum(run_to - run_from) AS arrived_bytes,
+            max(run_to) AS stored_to,
+            max(runs.last_event_time) AS last_written_at
+        FROM file_runs_stored AS runs
         GROUP BY generation
     ),
 
@@ -93,17 +62,19 @@ SELECT
     file_host AS host,
     file_vm AS vm,
     file_datastore AS datastore,
-    file_name AS file,
-    files.generation AS generation,
-    line_count AS lines,
-    bytes_stored AS bytes_seen,
+    last_arrival.1 AS file,
+    toLowCardinality(files.generation) AS generation,
+    toUInt64(round(arrived_lines * bytes_stored / arrived_bytes)) AS lines,
+    toInt64(bytes_stored) AS bytes_seen,
     greatest(stored_to, expired_to) AS bytes_to,
     arrayMap(
         hole -> (greatest(hole.1, expired_to), hole.2),
-        arrayFilter(hole -> hole.2 > expired_to, holes)
+        -- The header row of an esxtop file is not stored: bytes before its first sample are not a gap.
+        arrayFilter(hole -> hole.2 > expired_to AND NOT (file_source = 'esxtop' AND hole.1 = 0), all_holes)
     ) AS gaps,
     arraySum(gap -> gap.2 - gap.1, gaps) AS gap_bytes,
     last_written_at AS last_event_time,
-    last_arrived_at AS last_received_at
+    last_arrival.2 AS last_received_at
 FROM files
+INNER JOIN holes ON files.generation = holes.generation
 LEFT JOIN expired ON files.generation = expired.generation;

@@ -27,9 +27,11 @@ WITH
         SELECT (count(), countIf(bucket_at > now() - toIntervalSecond(greatest(limit_set, 600) + 300)))
         FROM
         (
-            SELECT host, max(bucket) AS bucket_at
-            FROM source_activity_stored
-            WHERE host != '' AND bucket > now() - INTERVAL 7 DAY AND (source IN of_lines OR NOT has_lines)
+            SELECT host, toStartOfFiveMinutes(max(last_received_at)) AS bucket_at
+            FROM source_half_days_stored
+            WHERE
+                host != '' AND half_day > now() - INTERVAL 8 DAY AND last_received_at > now() - INTERVAL 7 DAY
+                AND (source IN of_lines OR NOT has_lines)
             GROUP BY host
         ) AS newest_of_hosts
     ) AS hosts,

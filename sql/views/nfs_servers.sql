@@ -15,4 +15,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM nfs_servers_stored FINAL;
+FROM nfs_servers_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

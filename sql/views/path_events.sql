@@ -14,4 +14,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM path_events_stored FINAL;
+FROM path_events_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -29,6 +29,7 @@ WITH
             detected_at,
             run_id
         FROM quality_events_stored FINAL
+        SETTINGS do_not_merge_across_partitions_select_final = 1
     ),
 
     -- A duplicate line counts by its first arrival, so that a replay changes nothing here.
@@ -139,7 +140,7 @@ WITH
             row_number() OVER (ORDER BY bucket) AS number,
             min(first_received_at) AS first_at,
             max(last_received_at) AS last_at
-        FROM source_activity_stored
+        FROM activity_intervals_stored
         GROUP BY bucket
     ),
 
@@ -157,8 +158,22 @@ WITH
 
     counted AS
     (
-        SELECT source, host, min(bucket) AS first_bucket, groupBitmap(toUInt32(bucket)) AS heard_in
-        FROM source_activity_stored
+        SELECT
+            source,
+            host,
+            min(bucket_at) AS first_bucket,
+            sum(heard_here) AS heard_in
+        FROM
+        (
+            SELECT
+                source,
+                host,
+                half_day,
+                min(first_bucket) AS bucket_at,
+                bitCount(groupBitOr(source_half_days_stored.intervals)) AS heard_here
+            FROM source_half_days_stored
+            GROUP BY source, host, half_day
+        ) AS half_days
         GROUP BY source, host
     ),
 

@@ -32,4 +32,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM scsi_errors_stored FINAL;
+FROM scsi_errors_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

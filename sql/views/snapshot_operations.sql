@@ -24,4 +24,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM snapshot_operations_stored FINAL;
+FROM snapshot_operations_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

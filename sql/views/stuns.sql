@@ -22,4 +22,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM stuns_stored FINAL;
+FROM stuns_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

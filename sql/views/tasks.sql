@@ -18,4 +18,5 @@ SELECT
     message,
     detected_at,
     run_id
-FROM tasks_stored FINAL;
+FROM tasks_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

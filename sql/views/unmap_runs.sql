@@ -17,4 +17,5 @@ SELECT
     evidence,
     detected_at,
     run_id
-FROM unmap_runs_stored FINAL;
+FROM unmap_runs_stored FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;

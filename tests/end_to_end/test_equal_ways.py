@@ -40,8 +40,8 @@ CHATTER = 0.2
 TIMES = ("before", "between", "after")
 """When the inventory is loaded: before the live lines, between them and the replay, after it."""
 
-WAITED_S = 600.0
-SHOWN = 2
+WAITED_S = 240.0
+SHOWN = 5
 OF_THE_WAY = frozenset({"run_id", "revision", "revised_at"})
 """Columns of an incident that depend on when its evidence arrived."""
 
@@ -143,30 +143,30 @@ def kill_taskmanager(pipeline: Pipeline) -> None:
 
 
 def assert_events(pipeline: Pipeline, evidence: Evidence, seconds: float = 0) -> None:
-    """Compare the events with those of `triage`; wait until none is missing and none too many."""
+    """Compare the events with those of `triage`, and wait until they are equal."""
     deadline = time.monotonic() + seconds
-    while True:
-        found = events(pipeline)
-        ids = {view: {*rows} for view, rows in found.items()}
-        if ids == {view: {*rows} for view, rows in evidence.events.items()}:
-            break
-        assert time.monotonic() < deadline, differences(evidence.events, found)
+    while said := differences(evidence.events, events(pipeline)):
+        assert time.monotonic() < deadline, said
         time.sleep(2)
-    for view, stored in found.items():
-        for name, row in stored.items():
-            true = evidence.events[view][name]
-            shared = {each: value for each, value in true.items() if each in row}
-            assert shared == {each: row[each] for each in shared}, view
 
 
 def differences(true: dict[str, Rows], found: dict[str, Rows]) -> str:
-    """Return the events that are missing, and those that are too many."""
+    """Return the events that are missing, too many, or different; empty if none is."""
     lines = []
-    for view in true:
-        missing, extra = ({*a[view]} - {*b[view]} for a, b in ((true, found), (found, true)))
-        lines.append(f"{view}: {len(missing)} missing, {len(extra)} too many")
-        lines += [f"  missing: {true[view][each]}" for each in sorted(missing)[:SHOWN]]
+    for view, expected in true.items():
+        missing, extra = ({*expected} - {*found[view]}, {*found[view]} - {*expected})
+        differ = [
+            f"{name}: {field} is {row[field]}, expected {value}; {row['evidence']}"
+            for name, row in found[view].items()
+            for field, value in expected.get(name, {}).items()
+            if field in row and row[field] != value
+        ]
+        if missing or extra or differ:
+            counts = f"{len(missing)} missing, {len(extra)} too many, {len(differ)} different"
+            lines.append(f"{view}: {counts}")
+        lines += [f"  missing: {expected[each]}" for each in sorted(missing)[:SHOWN]]
         lines += [f"  too many: {found[view][each]}" for each in sorted(extra)[:SHOWN]]
+        lines += [f"  different: {each}" for each in differ[:SHOWN]]
     return "\n".join(lines)
 
 

@@ -96,3 +96,17 @@ def test_the_usual_hour_of_a_backup_is_in_the_sites_time_zone(stunned: Server) -
 def test_only_views_are_applied_again_when_the_zone_changes() -> None:
     assert {"views/site.sql", "views/stuns_by_time.sql"} <= ZONED
     assert {name.split("/")[0] for name in ZONED} <= {"views", "queries"}
+
+
+def test_usual_stuns_are_shown_at_the_same_local_time_across_a_change_of_the_clock(
+    stunned: Server,
+) -> None:
+    """A backup at 02:15 in Berlin is at 01:15 UTC in winter, at 00:15 UTC in summer."""
+    set_zone(stunned, "Europe/Berlin")
+    stunned.admin.command(
+        "INSERT INTO stuns_stored (event_id, revision, vm, datastore, ended_at, duration_us)"
+        " VALUES (generateUUIDv4(), 1, 'usual', 'ds', '2024-03-25 01:15:00', 7)"
+    )
+    assert stunned.reader.rows(
+        "SELECT toString(shown_at) FROM stuns_and_usual WHERE vm = 'usual' AND weeks_before = 1"
+    ) == [("2024-04-01 00:15:00.000000",)]

@@ -50,4 +50,5 @@ ASOF JOIN created
 WHERE positionCaseInsensitive(name, {name:String}) > 0
 GROUP BY job
 ORDER BY stood_still_s DESC, job ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

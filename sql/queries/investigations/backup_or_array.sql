@@ -139,4 +139,5 @@ FROM facts
 WHERE isNotNull(middle_at)
 GROUP BY step
 HAVING countIf(fact != 'incident') > 0
-ORDER BY step ASC;
+ORDER BY step ASC
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -12,11 +12,14 @@ WITH
         {until:DateTime64(6, 'UTC')},
         greatest(
             (
-                SELECT max(event_time)
+                -- The order, unlike max, uses the index of times: it reads a few granules.
+                SELECT event_time
                 FROM log_lines_stored
                 WHERE event_time <= now64(6, 'UTC')
+                ORDER BY event_time DESC
+                LIMIT 1
             ),
-            (SELECT max(last_received_at) FROM source_activity_stored)
+            (SELECT max(last_received_at) FROM source_half_days_stored)
         ),
         now64(6, 'UTC')
     ) AS until_at,
@@ -33,9 +36,17 @@ WITH
 
     heard AS
     (
-        SELECT source, host, max(last_received_at) AS heard_at
-        FROM source_activity_stored
-        WHERE bucket <= until_at
+        SELECT source, host, max(last_at) AS heard_at
+        FROM
+        (
+            SELECT source, host, last_received_at AS last_at
+            FROM source_half_days_stored
+            WHERE half_day < toStartOfInterval(until_at, INTERVAL 12 HOUR)
+            UNION ALL
+            SELECT source, host, last_received_at AS last_at
+            FROM source_activity_stored
+            WHERE bucket >= toStartOfInterval(until_at, INTERVAL 12 HOUR) AND bucket <= until_at
+        ) AS arrivals
         GROUP BY source, host
     ),
 

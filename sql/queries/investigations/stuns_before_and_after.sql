@@ -20,4 +20,5 @@ PREWHERE
 WHERE positionCaseInsensitive(vm, {vm:String}) > 0 AND NOT (ended_at >= moment AND ended_at < settled_at)
 GROUP BY vm, datastore
 ORDER BY greatest(worst_before_s, worst_after_s) DESC, vm ASC, datastore ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -23,4 +23,5 @@ WHERE
     AND positionCaseInsensitive(datastore, {datastore:String}) > 0
 GROUP BY cause, datastore
 ORDER BY stood_still_s DESC, cause ASC, datastore ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

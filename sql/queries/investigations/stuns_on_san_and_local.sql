@@ -37,4 +37,5 @@ FROM
 ) AS stuns
 LEFT JOIN volumes ON stuns.datastore = volumes.called
 GROUP BY cause, storage
-ORDER BY cause ASC, worst_s DESC, storage ASC;
+ORDER BY cause ASC, worst_s DESC, storage ASC
+SETTINGS do_not_merge_across_partitions_select_final = 1;

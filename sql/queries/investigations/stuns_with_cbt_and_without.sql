@@ -105,4 +105,5 @@ SELECT
     round(max(duration_us) / 1e6, 3) AS worst_s
 FROM known
 GROUP BY cause, cbt, quiesced
-ORDER BY cause ASC, quiesced ASC, worst_s DESC, cbt ASC;
+ORDER BY cause ASC, quiesced ASC, worst_s DESC, cbt ASC
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -75,4 +75,5 @@ SELECT
 FROM told
 WHERE positionCaseInsensitive(user_name, {user:String}) > 0
 ORDER BY duration_us DESC, ended_at ASC, vm ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -27,5 +27,9 @@ SELECT
         concat('naa.6006', leftPad(toString(lun), 28, '0'))
     ),
     if(is_disk, NULL, davg), if(is_disk, NULL, 0.1), davg, 150, 100, 50,
-    concat('/var/log/esxtop/esx', toString(h), '.csv'), toString(h), seconds_ago * 3000, 3000, 'live', 'exact'
-FROM numbers({first:UInt64}, {rows:UInt64});
+    concat('/var/log/esxtop/esx', toString(h), '.csv'),
+    -- Three files per host, each complete except for a line of one host in fifty.
+    concat(multiIf(is_disk, 'disks', is_seldom, 'seldom', 'luns'), toString(h)),
+    intDiv(seconds_ago, multiIf(is_disk, 300, is_seldom, 12000, 5)) * 3000, 3000, 'live', 'exact'
+FROM numbers({first:UInt64}, {rows:UInt64})
+WHERE h % 50 != 13 OR seconds_ago != 1800;

@@ -1,0 +1,75 @@
+-- Lines that were stored before file_runs was: their runs by day of arrival.
+INSERT INTO file_runs_stored
+    (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    max(source) AS source,
+    max(host) AS host,
+    max(vm) AS vm,
+    max(datastore) AS datastore,
+    argMax(file, offset) AS file,
+    max(event_time) AS last_event_time,
+    max(received_at) AS last_received_at
+FROM log_lines_stored
+WHERE generation != ''
+GROUP BY generation, toDate(received_at);
+
+INSERT INTO file_runs_stored
+    (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    max(source) AS source,
+    max(host) AS host,
+    max(vm) AS vm,
+    max(datastore) AS datastore,
+    argMax(file, offset) AS file,
+    CAST(NULL, 'Nullable(DateTime64(6, \'UTC\'))') AS last_event_time,
+    max(received_at) AS last_received_at
+FROM rejected_lines_stored
+WHERE generation != ''
+GROUP BY generation, toDate(received_at);
+
+INSERT INTO file_runs_stored
+    (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    'esxtop' AS source,
+    max(host) AS host,
+    '' AS vm,
+    '' AS datastore,
+    argMax(file, offset) AS file,
+    max(sampled_at) AS last_event_time,
+    max(received_at) AS last_received_at
+FROM latency_samples_stored
+WHERE generation != '' AND object_class != 'datastore'
+GROUP BY generation, toDate(received_at);

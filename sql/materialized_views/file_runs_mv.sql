@@ -1,0 +1,76 @@
+-- The runs of each file in a block of lines, rejected lines or samples. Samples of datastores come from lines, which
+-- are lines of their own.
+CREATE MATERIALIZED VIEW IF NOT EXISTS lines_covered_mv TO file_runs_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    max(source) AS source,
+    max(host) AS host,
+    max(vm) AS vm,
+    max(datastore) AS datastore,
+    argMax(file, offset) AS file,
+    max(event_time) AS last_event_time,
+    max(received_at) AS last_received_at
+FROM log_lines_stored
+WHERE generation != ''
+GROUP BY generation;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS rejects_covered_mv TO file_runs_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    max(source) AS source,
+    max(host) AS host,
+    max(vm) AS vm,
+    max(datastore) AS datastore,
+    argMax(file, offset) AS file,
+    CAST(NULL, 'Nullable(DateTime64(6, \'UTC\'))') AS last_event_time,
+    max(received_at) AS last_received_at
+FROM rejected_lines_stored
+WHERE generation != ''
+GROUP BY generation;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS samples_covered_mv TO file_runs_stored
+DEFINER = transform SQL SECURITY DEFINER AS
+WITH
+    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
+    arrayMap(
+        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
+    ) AS is_first,
+    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+SELECT
+    generation,
+    run[1].1 AS run_from,
+    run[-1].2 AS run_to,
+    length(run) AS lines,
+    'esxtop' AS source,
+    max(host) AS host,
+    '' AS vm,
+    '' AS datastore,
+    argMax(file, offset) AS file,
+    max(sampled_at) AS last_event_time,
+    max(received_at) AS last_received_at
+FROM latency_samples_stored
+WHERE generation != '' AND object_class != 'datastore'
+GROUP BY generation;
