@@ -1,7 +1,7 @@
 -- One row is one revision of one stun; the highest revision counts.
 -- The sort key is the stun's identity; it serves "when was this VM stunned?". A stun's end is part of its identity,
--- so all its revisions are in the same month. The end of a vMotion's stun in a host's log can change when an earlier
--- line arrives; only in the minutes around midnight of a month's first day could this show the stun twice.
+-- so all its revisions are in the same month. Only the end of a stun that a host's log reports can change, when an
+-- earlier line arrives: those stuns have one partition.
 -- Events with equal revisions are equal; the one detected first is kept.
 CREATE TABLE IF NOT EXISTS stuns_stored
 (
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS stuns_stored
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
 -- By month of the event's own time, but at most 64 partitions, because a file can contain any date.
-PARTITION BY (toYear(ended_at) * 12 + toMonth(ended_at)) % 64
+PARTITION BY if(measured_by = 'hostd', 64, (toYear(ended_at) * 12 + toMonth(ended_at)) % 64)
 ORDER BY (datastore, vm, event_id)
 -- As in stuns_by_time_stored: FINAL costs nothing in past months.
 SETTINGS min_age_to_force_merge_seconds = 600, min_age_to_force_merge_on_partition_only = 1;
