@@ -2,12 +2,10 @@
 INSERT INTO file_runs_stored
     (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
@@ -27,12 +25,10 @@ GROUP BY generation, toDate(received_at);
 INSERT INTO file_runs_stored
     (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
@@ -52,12 +48,10 @@ GROUP BY generation, toDate(received_at);
 INSERT INTO file_runs_stored
     (generation, run_from, run_to, lines, source, host, vm, datastore, file, last_event_time, last_received_at)
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,

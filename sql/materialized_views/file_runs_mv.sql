@@ -3,12 +3,10 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS lines_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
@@ -28,12 +26,10 @@ GROUP BY generation;
 CREATE MATERIALIZED VIEW IF NOT EXISTS rejects_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
@@ -53,12 +49,10 @@ GROUP BY generation;
 CREATE MATERIALIZED VIEW IF NOT EXISTS samples_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file, and whether each begins where the one before ends.
+    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
     arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayMap(
-        (piece, number) -> number = 1 OR piece.1 != pieces[number - 1].2, pieces, arrayEnumerate(pieces)
-    ) AS is_first,
-    arrayJoin(arraySplit((piece, begins) -> begins, pieces, is_first)) AS run
+    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,

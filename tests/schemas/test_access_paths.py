@@ -18,6 +18,8 @@ from stunwatch.clickhouse import ClickHouse
 from stunwatch.schema import sql_files
 from tests.clickhouse_server import Server, running
 
+pytestmark = pytest.mark.integration
+
 ROWS = 24_000
 GRANULE = 32
 
@@ -59,8 +61,8 @@ VALUES_OF = {
     "log_lines_stored": {
         "vm": "concat('vm', leftPad(toString(host_number), 3, '0'))",
         "datastore": "'san-1'",
-        # Lines are partitioned by month of arrival, and few months are stored.
-        "received_at": "toDateTime64('2025-12-20 00:00:00', 6, 'UTC')",
+        # Lines are partitioned by week of arrival, and few weeks are stored.
+        "given_received_at": "toDateTime64('2025-12-20 00:00:00', 6, 'UTC')",
     },
     # Few conflicts have a path.
     "reservation_conflicts_stored": {"path": "''"},
@@ -139,7 +141,7 @@ def fill(clickhouse: ClickHouse, table: str) -> None:
     columns = {}
     for name, kind in clickhouse.rows(
         "SELECT name, type FROM system.columns WHERE database = 'stunwatch'"
-        f" AND table = '{table}' AND default_kind != 'MATERIALIZED'"
+        f" AND table = '{table}' AND default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
     ):
         if name in values and "Array" not in kind:
             columns[name] = values[name]

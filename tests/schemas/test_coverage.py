@@ -63,7 +63,7 @@ def insert(server: Server, table: str, rows: list[tuple[str, int, int]]) -> None
     if not rows:
         return
     columns = {
-        "log_lines_stored": "event_time, received_at, source, host, message",
+        "log_lines_stored": "event_time, given_received_at, source, host, message",
         "rejected_lines_stored": "received_at, source, host, line",
     }[table]
     values = ", ".join(
