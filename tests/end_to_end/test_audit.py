@@ -13,6 +13,7 @@ import pytest
 from stunwatch.audit.events import CHECKS, Difference, all_spans, compare
 from stunwatch.cli.audit import EXIT_DIFFERS
 from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.schema import sql_files
 from tests.end_to_end.conftest import Replayed
 from tests.end_to_end.logs import AUDITED_HOST as HOST
 from tests.end_to_end.logs import minutes
@@ -175,9 +176,7 @@ def test_missing_lines_and_rows_are_reported_and_shipped_again(
     # So are lines that never arrived, and lines appended to a file.
     lines = holed.read_text().splitlines(keepends=True)
     start, end = (sum(map(len, lines[:number])) for number in (500, 520))
-    admin.command(
-        f"DELETE FROM log_lines_stored WHERE vm = 'gap01' AND offset >= {start} AND offset < {end}"
-    )
+    delete_lines(admin, f"vm = 'gap01' AND offset >= {start} AND offset < {end}")
     admin.command("DELETE FROM stuns_stored WHERE vm = 'gap01' AND duration_us = 100515")
     # Rotation renames a file: it is identified by its first bytes.
     rotated = holed.rename(holed.with_name("vmware-1.log"))
@@ -200,6 +199,17 @@ def test_missing_lines_and_rows_are_reported_and_shipped_again(
     assert shipped == 20
     assert without_arrival(pipeline, "gap01") == before
     assert pipeline.one("SELECT count() FROM stuns WHERE vm = 'tail01'") == 12
+
+
+def delete_lines(admin: ClickHouse, where: str) -> None:
+    """Delete lines, and compute the runs of their files again, as if they had never arrived."""
+    files = admin.rows(f"SELECT DISTINCT generation FROM log_lines_stored WHERE {where}")
+    admin.command(f"DELETE FROM log_lines_stored WHERE {where}")
+    names = ", ".join(f"'{generation}'" for (generation,) in files)
+    admin.command(f"DELETE FROM file_runs_stored WHERE generation IN ({names})")
+    [runs] = [each for each in sql_files() if each.name == "backfills/file_runs.sql"]
+    for statement in runs.statements:
+        admin.command(statement)
 
 
 def without_arrival(pipeline: Pipeline, vm: str) -> list[tuple[Any, ...]]:
@@ -225,7 +235,7 @@ def test_lines_that_would_be_parsed_to_another_time_are_not_shipped(
     words = ("--tz", "Europe/Vienna", "--year", "2009")
     pipeline.run("replay", log, "--vm", "zone01", "--datastore", "ds-audit", "--host", HOST, *words)
     place = sum(map(len, lines[:30]))
-    admin.command(f"DELETE FROM log_lines_stored WHERE vm = 'zone01' AND offset = {place}")
+    delete_lines(admin, f"vm = 'zone01' AND offset = {place}")
     done = pipeline.run("audit", "--repair", "--most", "1000", code=EXIT_DIFFERS)
     assert "anothertime" in "".join(re.findall(r"\w+", done.stdout))
     assert not gaps(audit(pipeline, "--repair", *words), log)

@@ -107,7 +107,7 @@ def assert_stuns_are_quick(pipeline: Pipeline, duration_us: int) -> None:
     """Assert that a stun gets its row quickly; several tries, as others use the cores at times."""
     took_s: list[float] = []
     while not took_s or (took_s[-1] > LIVE_S and len(took_s) < TRIES):
-        took_s.append(seconds_until_a_stun(pipeline, duration_us + len(took_s), 60))
+        took_s.append(seconds_until_a_stun(pipeline, duration_us + len(took_s), 300))
     print(f"a stun's row is there after {took_s} s")
     assert took_s[-1] < LIVE_S, took_s
 
