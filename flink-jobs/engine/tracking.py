@@ -59,8 +59,8 @@ TIMER_GRID_MS: Final = 500
 
 RESUMED_MS: Final = 10_000
 STARTED_MS: Final = 60_000
-"""After a start, silence counts from 10 s after the first record, or from a minute after the start
-if none comes. Before, the lines that arrived during the interruption are not read yet."""
+"""After a start, silence counts from 10 s after the first live record, or from a minute after the
+start if none comes. Before that, lines of the interruption are unread. As in SampleWindows.java."""
 
 _OF_EVERY_RECORD = frozenset({"owner", "kind", "run_id"})
 _NEEDED = {
@@ -159,11 +159,11 @@ class Trackers:
         if record["kind"] == "seen":
             return 0, [_seen_row(record)]
         key, now_ms = record["owner"], self._now_ms()
-        if not self._has_read:
-            self._has_read = True
-            self._silent_from_ms = min(self._silent_from_ms, now_ms + RESUMED_MS)
         failures: list[Failure] = []
         is_live = record["run_id"] == LIVE
+        if is_live and not self._has_read:
+            self._has_read = True
+            self._silent_from_ms = min(self._silent_from_ms, now_ms + RESUMED_MS)
         if is_live and record["event_time_us"] > now_ms * 1000 + FASTEST_CLOCK_US:
             return 0, self._alone(key, record, now_ms)
         owners = self._of(bucket)

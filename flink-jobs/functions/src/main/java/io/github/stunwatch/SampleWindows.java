@@ -18,10 +18,10 @@ import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.metrics.Counter;
-import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
-import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -57,8 +57,8 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     /** State of an object, or of a replay without a progress record, is dropped after this time. */
     static final long FORGET_MS = 3_600_000;
     /**
-     * After a restart with state, silence counts from 10 s after the first sample, or from a minute after
-     * the start if none comes. Before, the samples of the interruption are not read yet.
+     * After a restart with state, silence counts from 10 s after the first live sample, or from a minute
+     * after the start if none comes. Before that, samples of the interruption are unread.
      */
     static final long RESUMED_MS = 10_000;
 
@@ -253,7 +253,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         String host = (String) row.getField(3);
         String owner = (String) row.getField(0);
         long nowMs = context.timerService().currentProcessingTime();
-        if (!hasRead) {
+        if (!hasRead && runId.equals(LIVE)) {
             hasRead = true;
             silentFromMs = Math.min(silentFromMs, nowMs + RESUMED_MS);
         }
