@@ -13,7 +13,7 @@ import pytest
 from stunwatch.audit.events import CHECKS, Difference, all_spans, compare
 from stunwatch.cli.audit import EXIT_DIFFERS
 from stunwatch.clickhouse import ClickHouse, as_user
-from stunwatch.schema import sql_files
+from tests.clickhouse_server import insertion
 from tests.end_to_end.conftest import Replayed
 from tests.end_to_end.logs import AUDITED_HOST as HOST
 from tests.end_to_end.logs import minutes
@@ -202,14 +202,13 @@ def test_missing_lines_and_rows_are_reported_and_shipped_again(
 
 
 def delete_lines(admin: ClickHouse, where: str) -> None:
-    """Delete lines, and compute the runs of their files again, as if they had never arrived."""
+    """Delete lines, and store the runs of their files again, as if they had never arrived."""
     files = admin.rows(f"SELECT DISTINCT generation FROM log_lines_stored WHERE {where}")
+    of_files = f"generation IN ({', '.join(repr(generation) for (generation,) in files)})"
     admin.command(f"DELETE FROM log_lines_stored WHERE {where}")
-    names = ", ".join(f"'{generation}'" for (generation,) in files)
-    admin.command(f"DELETE FROM file_runs_stored WHERE generation IN ({names})")
-    [runs] = [each for each in sql_files() if each.name == "backfills/file_runs.sql"]
-    for statement in runs.statements:
-        admin.command(statement)
+    admin.command(f"DELETE FROM file_runs_stored WHERE {of_files}")
+    others = admin.named_rows(f"SELECT * FROM log_lines WHERE {of_files}")
+    admin.command(insertion("log_lines_stored", others))
 
 
 def without_arrival(pipeline: Pipeline, vm: str) -> list[tuple[Any, ...]]:
