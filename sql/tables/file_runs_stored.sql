@@ -15,7 +15,8 @@ CREATE TABLE IF NOT EXISTS file_runs_stored
     file LowCardinality(String),
     last_event_time Nullable(DateTime64(6, 'UTC')) CODEC(Delta, ZSTD(1)),
     last_received_at DateTime64(6, 'UTC') CODEC(Delta, ZSTD(1)),
-    first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Micro(last_received_at)
+    first_wins UInt64 MATERIALIZED 0xFFFFFFFFFFFFFFFF - toUnixTimestamp64Milli(last_received_at)
+        CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(first_wins)
 ORDER BY (generation, run_from, run_to)
