@@ -17,6 +17,9 @@ from stunwatch.local import fetch, superset
 from stunwatch.settings import Settings
 from tests.clickhouse_server import Server
 
+STARTS_S = 300
+"""Superset starts within this time, even if other tests use the processor."""
+
 VIEWER = "looker"
 VIEWERS_PASSWORD = "only looks"
 
@@ -31,7 +34,7 @@ def serving(server: Server) -> Iterator[Settings]:
         env=os.environ | settings.environment(),
     )
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + STARTS_S
         while unhealthy_reason := superset.unhealthy_reason(settings):
             assert process.poll() is None, "Superset has ended"
             assert time.monotonic() < deadline, unhealthy_reason
