@@ -59,8 +59,12 @@ def told_since(pipeline: Pipeline, before: Offsets) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_scenario_live_and_replayed_is_one_incident(pipeline: Pipeline, tmp_path: Path) -> None:
-    # The slow ten minutes ended five minutes ago.
-    start = (datetime.now(UTC) - timedelta(minutes=20)).replace(microsecond=0)
+    # The slow ten minutes ended four minutes before the newest full ten minutes of the clock. The
+    # first sample after these sets the clock of the fleet (docs/decisions/0026).
+    now = datetime.now(UTC) - timedelta(minutes=1)
+    start = now.replace(minute=now.minute // 10 * 10, second=0, microsecond=0) - timedelta(
+        minutes=19
+    )
     pipeline.ship("esxi.esxtop", *live_samples(start))
     pipeline.wait_for(
         "SELECT count() FROM incidents"
