@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from stunwatch.access import ADMIN, kafka_access
 from stunwatch.cli.demo import INCIDENT
 from stunwatch.cli.replay import EXIT_INCOMPLETE
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, Options, Reading, plan
 from stunwatch.ingest.times import UptimeClock
+from stunwatch.kafka import Kafka
 from stunwatch.simulation import scenarios
 from stunwatch.simulation.live import TOPICS
 from stunwatch.simulation.run import Scale, Simulation, write
@@ -42,6 +44,8 @@ TIMES = ("before", "between", "after")
 """When the inventory is loaded: before the live lines, between them and the replay, after it."""
 
 WAITED_S = 240.0
+"""Patience with a pipeline that makes no progress."""
+REPLAYED_S = 1200.0
 SHOWN = 5
 OF_THE_WAY = frozenset({"run_id", "revision", "revised_at"})
 """Columns of an incident that depend on when its evidence arrived."""
@@ -145,9 +149,14 @@ def kill_taskmanager(pipeline: Pipeline) -> None:
 
 
 def assert_events(pipeline: Pipeline, evidence: Evidence, seconds: float = 0) -> None:
-    """Compare the events with those of `triage`, and wait until they are equal."""
-    deadline = time.monotonic() + seconds
-    while said := differences(evidence.events, events(pipeline)):
+    """Compare the events with those of `triage`. Wait until they are equal, as long as they change.
+
+    `seconds`: how long to wait for a change.
+    """
+    before, deadline = None, time.monotonic() + seconds
+    while said := differences(evidence.events, found := events(pipeline)):
+        if found != before:
+            before, deadline = found, time.monotonic() + seconds
         assert time.monotonic() < deadline, said
         time.sleep(2)
 
@@ -199,9 +208,12 @@ def test_live_and_replayed_logs_give_the_same_events_and_incidents(
 
     load_inventory("between")
     replay = pipeline.start("replay", *evidence.paths)
-    pipeline.wait_for("SELECT count() > 0 FROM log_lines WHERE run_id != 'live'", True)
+    kafka = Kafka(kafka_access(pipeline.settings, ADMIN))
+    while not any(kafka.ends([BACKFILL]).values()):
+        assert replay.poll() is None
+        time.sleep(0.1)
     kill_taskmanager(pipeline)
-    said, _ = replay.communicate(timeout=WAITED_S)
+    said, _ = replay.communicate(timeout=REPLAYED_S)
     assert replay.returncode == EXIT_INCOMPLETE, said
     assert_events(pipeline, evidence)
 
