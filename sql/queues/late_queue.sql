@@ -5,7 +5,9 @@ SETTINGS
     kafka_topic_list = 'esxi.late',
     kafka_group_name = 'clickhouse-late',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream';
+    kafka_handle_error_mode = 'stream',
+    -- Messages are rare, and looking for them costs as much as processing a few.
+    kafka_consumer_reschedule_ms = 2000;
 
 -- Passes late samples from the Kafka table to the views that fill the stored tables; it stores nothing.
 CREATE TABLE IF NOT EXISTS late

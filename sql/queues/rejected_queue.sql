@@ -5,7 +5,9 @@ SETTINGS
     kafka_topic_list = 'esxi.rejected',
     kafka_group_name = 'clickhouse-rejected',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream';
+    kafka_handle_error_mode = 'stream',
+    -- Messages are rare, and looking for them costs as much as processing a few.
+    kafka_consumer_reschedule_ms = 2000;
 
 -- Passes rejected lines from the Kafka table to the view that fills the stored table; it stores nothing. One row is
 -- one line that a shipper or a job rejected. `fault` is set if the message itself is invalid.
