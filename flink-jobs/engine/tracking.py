@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import pickle
 import time
@@ -40,12 +41,10 @@ RECORD_FIELDS = (
     "time_quality",
     "kafka_offset",
 )
-"""The columns of `candidates` in jobs/detect.sql."""
+"""The fields of a record that trackers read: those of schemas/log_line.v1 that say what was logged
+where, the log key, and the offset in Kafka."""
 
-RECORD_IN_SQL = f"""JSON_OBJECT(
-  {", ".join(f"KEY '{name}' VALUE `{name}`" for name in RECORD_FIELDS)} ABSENT ON NULL
-)"""
-"""A row of `candidates` as JSON, in Flink SQL. The same as `to_json`."""
+_TYPES: Final = {name: int if "offset" in name else str for name in RECORD_FIELDS}
 
 Row = tuple[str, str, str]
 """A row of `events` in jobs/detect.sql: topic, key and the event as JSON. For a fact: `FACTS`, its
@@ -77,23 +76,48 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def to_record(text: str) -> dict[str, Any] | None:
-    """Convert a row of `candidates` to the record that trackers read, without its NULL fields.
+def to_record(
+    text: str, log_key: str | None = None, kafka_offset: int | None = None
+) -> dict[str, Any] | None:
+    """Parse a message with its log key and offset to the record that trackers read.
 
-    Return None if a required field is missing or invalid: the row violates its schema, and
-    ClickHouse, which reads the same topic, stores it in rejected_lines with the reason.
+    A fact contains both. NULL is the same as a missing field.
+
+    Return None if a field is missing or invalid: the message violates its schema, and ClickHouse,
+    which reads the same topic, stores it in rejected_lines with the reason.
     """
+    record: dict[str, Any] = {}
     try:
-        record: dict[str, Any] = orjson.loads(text)
+        for name, value in _parsed(text).items():
+            wanted = _TYPES.get(name)
+            if wanted is None or value is None:
+                continue
+            if type(value) is not wanted:
+                return None
+            record[name] = value
+        if log_key is not None:
+            record |= {"owner": log_key, "kafka_offset": kafka_offset}
         record["event_time_us"] = epoch_microseconds(record["event_time"])
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     needed = _NEEDED.get(record.get("kind", ""), _OF_EVERY_RECORD)
     return record if needed <= record.keys() else None
 
 
+def _parsed(text: str) -> dict[str, Any]:
+    """Parse JSON. Half a surrogate pair, which orjson refuses, becomes a question mark."""
+    try:
+        parsed: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        parsed = json.loads(text)
+        for name, value in parsed.items():
+            if isinstance(value, str):
+                parsed[name] = value.encode(errors="replace").decode()
+    return parsed
+
+
 def to_json(record: Mapping[str, Any]) -> str:
-    """Return a record as a row of `candidates`: the inverse of `to_record`."""
+    """Return the text of a record: the inverse of `to_record`."""
     fields = ((name, record.get(name)) for name in RECORD_FIELDS)
     return orjson.dumps({name: value for name, value in fields if value is not None}).decode()
 
@@ -151,9 +175,11 @@ class Trackers:
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
 
-    def feed(self, bucket: str, text: str) -> Told | None:
-        """Process a record."""
-        record = to_record(text)
+    def feed(
+        self, bucket: str, log_key: str | None, kafka_offset: int | None, text: str
+    ) -> Told | None:
+        """Process a row of `candidates` in jobs/detect.sql, or a fact: see `to_record`."""
+        record = to_record(text, log_key, kafka_offset)
         if record is None:
             return None
         if record["kind"] == "seen":

@@ -12,6 +12,7 @@ import sys
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from stunwatch.detectors.catalogue import literals
+from stunwatch.engine.tracking import RECORD_FIELDS
 from stunwatch.jobs.detect import create_tables, detect, environment, job_settings
 from stunwatch.jobs.options import in_sql, kafka_options
 
@@ -39,7 +40,7 @@ def main() -> None:
     if options.what == "live":
         result = detect(tables, options.bootstrap, scan)
     else:
-        # The same columns of every record: Flink's own JSON format, without the prefilter.
+        # All fields of every record: Flink's own JSON format, without the prefilter.
         plain = {
             "connector": "kafka",
             **kafka_options(options.bootstrap),
@@ -51,10 +52,15 @@ def main() -> None:
             "value.fields-include": "EXCEPT_KEY",
             **scan,
         }
+        columns = (
+            f"`{name}` {'BIGINT' if name == 'offset' else 'STRING'}"
+            for name in RECORD_FIELDS
+            if name != "kafka_offset"
+        )
         tables.execute_sql(
-            "CREATE TEMPORARY TABLE all_records"
-            " (`kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL)"
-            f" WITH ({in_sql(plain)}) LIKE records (EXCLUDING OPTIONS EXCLUDING METADATA)"
+            f"CREATE TEMPORARY TABLE all_records ({', '.join(columns)},"
+            " `kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL)"
+            f" WITH ({in_sql(plain)})"
         )
         result = tables.execute_sql(
             "CREATE TABLE nothing WITH ('connector' = 'blackhole') AS SELECT * FROM all_records"

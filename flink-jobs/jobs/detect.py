@@ -34,7 +34,6 @@ from stunwatch.detectors.catalogue import (
 from stunwatch.detectors.host_events import OWNER_PATTERN
 from stunwatch.engine.failures import REJECTED_TOPIC
 from stunwatch.engine.owners import BUCKET
-from stunwatch.engine.tracking import RECORD_IN_SQL
 from stunwatch.jobs.correlate import correlate
 from stunwatch.jobs.options import in_sql, kafka_options, quoted
 
@@ -45,9 +44,9 @@ LINE_TOPICS = ("esxi.syslog", "esxi.vmware_log", "esxi.backfill")
 SAMPLE_TOPICS = ("esxi.esxtop", "esxi.vcenter")
 """Topics of samples, live and of replays. The origin of a topic's samples is in its name."""
 
-KEYED_TYPE = Types.ROW([Types.STRING(), Types.STRING()])
-"""The bucket of the log key, and a row of `candidates` as JSON. Python receives one string faster
-than a column for each field."""
+KEYED_TYPE = Types.ROW([Types.STRING(), Types.STRING(), Types.LONG(), Types.STRING()])
+"""The bucket of the log key, and the log key, offset and record of `candidates`. Python receives
+the record as one string faster than a column for each field."""
 
 SAMPLE_TYPE = Types.ROW(
     [Types.DOUBLE() if number in (7, 8, 9, 10) else Types.STRING() for number in range(12)]
@@ -60,7 +59,12 @@ LATE_TOPIC = "esxi.late"
 
 def scan_options() -> dict[str, str]:
     """Return the scan options of a job that starts without a checkpoint: from the beginning."""
-    return {"scan.startup.mode": "earliest-offset", "properties.group.id": JOB}
+    return {
+        "scan.startup.mode": "earliest-offset",
+        "properties.group.id": JOB,
+        # Kafka answers at once if there are records. The default of 500 ms only costs CPU if not.
+        "properties.fetch.max.wait.ms": "2000",
+    }
 
 
 def create_tables(
@@ -143,7 +147,7 @@ def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
 
 
 def track(candidates: DataStream) -> DataStream:
-    """Convert rows of (bucket, candidate) to rows of `events`."""
+    """Convert rows of KEYED_TYPE to rows of `events`."""
     environment = candidates._j_data_stream.getExecutionEnvironment()
     tracking = get_gateway().jvm.io.github.stunwatch.Tracking
     return DataStream(tracking.of(candidates._j_data_stream, get_j_env_configuration(environment)))
@@ -153,7 +157,10 @@ def detect(
     tables: StreamTableEnvironment, bootstrap: str, inventory_scan: dict[str, str]
 ) -> TableResult:
     """Start the job on the tables of `statements`."""
-    keyed = tables.sql_query(f"SELECT {BUCKET}, {RECORD_IN_SQL} FROM candidates")
+    keyed = tables.sql_query(
+        f"SELECT {BUCKET}, `owner`, `kafka_offset`, `record` FROM candidates"
+        " WHERE `owner` IS NOT NULL"
+    )
     tables.create_temporary_view("tracked", track(tables.to_append_stream(keyed, KEYED_TYPE)))
     tables.create_temporary_view("correlated", correlate(tables, bootstrap, inventory_scan))
     return insert_events(tables)

@@ -4,27 +4,18 @@
 -- One row is one record (schemas/log_line.v1). The Kafka key is the log key, so that all records of
 -- a log share a partition and keep their order. The format drops lines that no view below needs
 -- before it parses them (PrefilteredJson.java). Invalid JSON is skipped here; ClickHouse reads the
--- same message and stores it in rejected_lines with the reason.
+-- same message and stores it in rejected_lines with the reason. The columns are those that the views
+-- read; Python receives `record`, the whole message.
 CREATE TEMPORARY TABLE records (
   `owner` STRING,
   `event_time` STRING,
   `kind` STRING,
   `source` STRING,
-  `program` STRING,
   `host` STRING,
-  `vm` STRING,
-  `datastore` STRING,
-  `severity` STRING,
-  `thread` STRING,
-  `op_id` STRING,
-  `head` STRING,
   `message` STRING,
-  `file` STRING,
-  `generation` STRING,
-  `offset` BIGINT,
   `run_id` STRING,
-  `time_quality` STRING,
   `is_first_seen` BOOLEAN METADATA FROM 'value.is_first_seen' VIRTUAL,
+  `record` STRING METADATA FROM 'value.record' VIRTUAL,
   `arrived_at` TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL,
   `kafka_offset` BIGINT METADATA FROM 'offset' VIRTUAL
 ) WITH (
@@ -62,32 +53,9 @@ SELECT
   `run_id`
 FROM seen_samples;
 
-CREATE TEMPORARY VIEW seen_records AS
-SELECT
-  `owner`,
-  `event_time`,
-  'seen' AS `kind`,
-  `source`,
-  CAST(NULL AS STRING) AS `program`,
-  `host`,
-  CAST(NULL AS STRING) AS `vm`,
-  CAST(NULL AS STRING) AS `datastore`,
-  CAST(NULL AS STRING) AS `severity`,
-  CAST(NULL AS STRING) AS `thread`,
-  CAST(NULL AS STRING) AS `op_id`,
-  CAST(NULL AS STRING) AS `head`,
-  CAST(NULL AS STRING) AS `message`,
-  CAST(NULL AS STRING) AS `file`,
-  CAST(NULL AS STRING) AS `generation`,
-  CAST(-1 AS BIGINT) AS `offset`,
-  `run_id`,
-  CAST(NULL AS STRING) AS `time_quality`,
-  CAST(-1 AS BIGINT) AS `kafka_offset`
-FROM seen;
-
 -- Input of Python: lines with a literal of a detector, if they are not too long; progress records,
--- which advance the time; 10 s windows near slow samples, as records. If vCenter repeats an event
--- of a host, the line gets the key of the host that it names (detectors/host_events.py).
+-- which advance the time; 10 s windows near slow samples; hosts that send lines. If vCenter repeats
+-- an event of a host, the line gets the key of the host that it names (detectors/host_events.py).
 CREATE TEMPORARY VIEW candidates AS
 SELECT
   CASE
@@ -95,34 +63,34 @@ SELECT
       THEN COALESCE(NULLIF(LOWER(REGEXP_EXTRACT(`message`, '${copy_owner}', 2)), ''), `owner`)
     ELSE `owner`
   END AS `owner`,
-  `event_time`,
-  `kind`,
-  `source`,
-  `program`,
-  `host`,
-  `vm`,
-  `datastore`,
-  `severity`,
-  `thread`,
-  `op_id`,
-  `head`,
-  `message`,
-  `file`,
-  `generation`,
-  `offset`,
   `run_id`,
-  `time_quality`,
-  `kafka_offset`
+  `kafka_offset`,
+  `record`
 FROM records
 WHERE
   (contains_any(`message`, '${literals}', ${longest_searched}) OR `kind` = 'progress')
   AND `kind` IN ('line', 'progress')
 UNION ALL
-SELECT *
+SELECT
+  `owner`,
+  `run_id`,
+  CAST(-1 AS BIGINT) AS `kafka_offset`,
+  `record`
 FROM short_window_records
 UNION ALL
-SELECT *
-FROM seen_records;
+SELECT
+  `owner`,
+  `run_id`,
+  CAST(-1 AS BIGINT) AS `kafka_offset`,
+  JSON_OBJECT(
+    KEY 'event_time' VALUE `event_time`,
+    KEY 'kind' VALUE 'seen',
+    KEY 'source' VALUE `source`,
+    KEY 'host' VALUE `host`,
+    KEY 'run_id' VALUE `run_id`
+    ABSENT ON NULL
+  ) AS `record`
+FROM seen;
 
 -- One row is one event for the topic that it names.
 CREATE TEMPORARY TABLE events (

@@ -9,7 +9,7 @@ from pathlib import Path
 PRINCIPAL = "flink"
 """The Kafka user of the jobs (infra/kafka/acls.yaml)."""
 
-STATE = 9
+STATE = 10
 """The format version of the jobs' state. If it differs from a checkpoint's, a job starts at the
 oldest message in Kafka instead. Raise it if older checkpoints cannot be read; a test compares the
 classes of the state with tests/detectors/state_format.yaml and says so."""

@@ -17,23 +17,17 @@ SELECT `owner`, `event_time`, `host`, `run_id` FROM sampled WHERE `kind` = 'seen
 CREATE TEMPORARY VIEW short_window_records AS
 SELECT
   `owner`,
-  `event_time`,
-  CASE `kind` WHEN 'progress' THEN 'progress' ELSE 'line' END AS `kind`,
-  'esxtop' AS `source`,
-  CAST(NULL AS STRING) AS `program`,
-  `host`,
-  CAST(NULL AS STRING) AS `vm`,
-  CAST(NULL AS STRING) AS `datastore`,
-  CAST(NULL AS STRING) AS `severity`,
-  CAST(NULL AS STRING) AS `thread`,
-  CAST(NULL AS STRING) AS `op_id`,
-  CAST(NULL AS STRING) AS `head`,
-  `message`,
-  CAST(NULL AS STRING) AS `file`,
-  CAST(NULL AS STRING) AS `generation`,
-  CAST(-1 AS BIGINT) AS `offset`,
   `run_id`,
-  'exact' AS `time_quality`,
-  CAST(-1 AS BIGINT) AS `kafka_offset`
+  JSON_OBJECT(
+    KEY 'event_time' VALUE `event_time`,
+    KEY 'kind' VALUE CASE `kind` WHEN 'progress' THEN 'progress' ELSE 'line' END,
+    KEY 'source' VALUE 'esxtop',
+    KEY 'host' VALUE `host`,
+    KEY 'message' VALUE `message`,
+    KEY 'offset' VALUE -1,
+    KEY 'run_id' VALUE `run_id`,
+    KEY 'time_quality' VALUE 'exact'
+    ABSENT ON NULL
+  ) AS `record`
 FROM sampled
 WHERE `kind` IN ('short_window', 'progress');

@@ -94,7 +94,7 @@ class Task:
         self.facts: list[tuple[str, ...]] = []
 
     def feed(self, text: str) -> list[Any]:
-        return self._told(self.trackers.feed(self.bucket, text))
+        return self._told(self.trackers.feed(self.bucket, None, None, text))
 
     def fire(self) -> list[Any]:
         return self._told(self.trackers.on_timer(self.bucket, self.timers.pop()))

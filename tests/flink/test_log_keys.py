@@ -36,9 +36,8 @@ def test_interleaved_log_keys_keep_their_state(java_classes: str) -> None:
     for line in (TAKEN, STUN.format(1, 48_211)):
         for owner in owners:
             [record] = records_of_lines([line.encode()], "vm")
-            text = to_json({**record, "owner": owner, "kafka_offset": len(rows)})
-            rows.append(Row(bucket_of_owner(owner), text))
-        rows += [Row(bucket_of_owner(owners[0]), text) for text in NO_RECORDS]
+            rows.append(Row(bucket_of_owner(owner), owner, len(rows), to_json(record)))
+        rows += [Row(bucket_of_owner(owners[0]), owners[0], 0, text) for text in NO_RECORDS]
     found = list(track(env.from_collection(rows, KEYED_TYPE)).execute_and_collect())
     causes = {
         key: orjson.loads(text)["cause"] for topic, key, text in found if topic == "events.stun"

@@ -51,8 +51,8 @@ def rows_of(records: list[Record], owner: str, run_id: str) -> Iterator[Row]:
     if run_id != LIVE:
         records = sorted(records, key=lambda each: each["event_time_us"])
     for number, record in enumerate(records):
-        own = {"owner": owner, "run_id": run_id, "kafka_offset": number}
-        yield Row(bucket_of_owner(owner, run_id), to_json({**record, **own}))
+        text = to_json({**record, "run_id": run_id})
+        yield Row(bucket_of_owner(owner, run_id), owner, number, text)
 
 
 def expected() -> dict[str, str]:

@@ -101,8 +101,8 @@ def columns(row: Any) -> dict[str, str | None]:
 
 
 @pytest.fixture
-def formats(java_classes: str) -> tuple[Read, Read]:
-    """Return Flink's JSON format, which marks no row, and the prefiltered one."""
+def reader(java_classes: str) -> Callable[..., Read]:
+    """Return a maker of formats: Flink's JSON format without names of columns to add."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     tables.get_config().set("pipeline.jars", java_classes)
     gateway = get_gateway()
@@ -123,16 +123,18 @@ def formats(java_classes: str) -> tuple[Read, Read]:
     produced = jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo.of(row)
     iso = jvm.org.apache.flink.formats.common.TimestampFormat.SQL
     json_format = jvm.org.apache.flink.formats.json.JsonParserRowDataDeserializationSchema
-    plain, inner = (json_format(row, produced, False, True, iso) for _ in range(2))
-    prefiltered = jvm.io.github.stunwatch.PrefilteredJson(
-        inner,
-        produced,
-        array(jvm.String, [*literals()]),
-        LONGEST_SEARCHED,
-        array(jvm.int, [COLUMNS.index(name) for name in READ[:5]]),
-    )
 
-    def reading(schema: Any) -> Read:
+    def reading(*added: str) -> Read:
+        schema = json_format(row, produced, False, True, iso)
+        if added:
+            schema = jvm.io.github.stunwatch.PrefilteredJson(
+                schema,
+                produced,
+                array(jvm.String, [*literals()]),
+                LONGEST_SEARCHED,
+                jvm.java.util.List.of(*added),
+                array(jvm.int, [COLUMNS.index(name) for name in READ[:5]]),
+            )
         schema.open(Context())
 
         def read(message: bytes) -> list[Row]:
@@ -142,7 +144,13 @@ def formats(java_classes: str) -> tuple[Read, Read]:
 
         return read
 
-    return reading(plain), reading(prefiltered)
+    return reading
+
+
+@pytest.fixture
+def formats(reader: Callable[..., Read]) -> tuple[Read, Read]:
+    """Return Flink's JSON format, which marks no row, and the prefiltered one."""
+    return reader(), reader("is_first_seen")
 
 
 class Seen:
@@ -303,6 +311,14 @@ def test_random_records_give_the_same_rows(way: str, formats: tuple[Read, Read])
     assert kept > 50
     if way in WAYS:
         assert kept < rows * 0.8
+
+
+def test_a_row_has_the_whole_message_as_a_column(reader: Callable[..., Read]) -> None:
+    rng = random.Random("whole")
+    read = reader("record", "is_first_seen")
+    for message in (WAYS["spaces"](record_of(rng)) for _ in range(100)):
+        for row in read(message):
+            assert row.getString(len(COLUMNS)).toString() == message.decode()
 
 
 @pytest.mark.parametrize("way", [*WAYS])

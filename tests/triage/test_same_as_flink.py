@@ -43,7 +43,7 @@ class Tracking:
         self.events: list[Row] = []
 
     def feed(self, bucket: str, record: str) -> None:
-        _, rows = self.trackers.feed(bucket, record) or (0, [])
+        _, rows = self.trackers.feed(bucket, None, None, record) or (0, [])
         for each in rows:
             if each[0] == FACTS:
                 self.feed(each[1], each[2])

@@ -1,10 +1,12 @@
 package io.github.stunwatch;
 
 import java.io.IOException;
+import java.util.List;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.table.data.GenericRowData;
 import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.data.StringData;
 import org.apache.flink.util.Collector;
 
 /**
@@ -12,8 +14,10 @@ import org.apache.flink.util.Collector;
  * not need. {@link LineFilter} drops them from their bytes: parsing JSON costs several times as
  * much as the rest of what a line costs.
  *
- * <p>Each row may have one more column, {@link PrefilteredJsonFormatFactory#IS_FIRST_SEEN}: TRUE
- * for a host's first live syslog line in a ten-minute interval ({@link HostsSeen}).
+ * <p>Each row may have two more columns. {@link PrefilteredJsonFormatFactory#IS_FIRST_SEEN} is TRUE
+ * for a host's first live syslog line in a ten-minute interval ({@link HostsSeen}). {@link
+ * PrefilteredJsonFormatFactory#RECORD} is the message itself, which Python parses: a column for each
+ * field would cost more.
  */
 public final class PrefilteredJson implements DeserializationSchema<RowData> {
 
@@ -23,7 +27,9 @@ public final class PrefilteredJson implements DeserializationSchema<RowData> {
     private final TypeInformation<RowData> produced;
     private final String[] literals;
     private final int longest;
-    /** The columns of kind, source, run_id, host and event_time; null without the mark. */
+    /** The columns to add, in this order. */
+    private final List<String> added;
+    /** The columns of kind, source, run_id, host and event_time; none without the mark. */
     private final int[] columns;
 
     private transient LineFilter filter;
@@ -31,18 +37,21 @@ public final class PrefilteredJson implements DeserializationSchema<RowData> {
 
     /**
      * @param json Flink's format for the physical columns
-     * @param columns of kind, source, run_id, host and event_time; null if no mark is wanted
+     * @param added the columns to add to those of {@code json}, in this order
+     * @param columns of kind, source, run_id, host and event_time; none if no mark is wanted
      */
     public PrefilteredJson(
             DeserializationSchema<RowData> json,
             TypeInformation<RowData> produced,
             String[] literals,
             int longest,
+            List<String> added,
             int[] columns) {
         this.json = json;
         this.produced = produced;
         this.literals = literals;
         this.longest = longest;
+        this.added = added;
         this.columns = columns;
     }
 
@@ -59,7 +68,7 @@ public final class PrefilteredJson implements DeserializationSchema<RowData> {
         if (message == null || !filter.needs(message, hosts, System.currentTimeMillis())) {
             return;
         }
-        json.deserialize(message, columns == null ? out : new Marking(out));
+        json.deserialize(message, added.isEmpty() ? out : new Adding(message, out));
     }
 
     @Override
@@ -89,12 +98,14 @@ public final class PrefilteredJson implements DeserializationSchema<RowData> {
         return row.isNullAt(column) ? null : row.getString(column).toString();
     }
 
-    /** Passes rows on with the mark as their last column. */
-    private final class Marking implements Collector<RowData> {
+    /** Passes the rows of a message on with the added columns. */
+    private final class Adding implements Collector<RowData> {
 
+        private final byte[] message;
         private final Collector<RowData> out;
 
-        Marking(Collector<RowData> out) {
+        Adding(byte[] message, Collector<RowData> out) {
+            this.message = message;
             this.out = out;
         }
 
@@ -105,12 +116,16 @@ public final class PrefilteredJson implements DeserializationSchema<RowData> {
             }
             GenericRowData parsed = (GenericRowData) row;
             int arity = parsed.getArity();
-            GenericRowData marked = new GenericRowData(parsed.getRowKind(), arity + 1);
+            GenericRowData more = new GenericRowData(parsed.getRowKind(), arity + added.size());
             for (int column = 0; column < arity; column++) {
-                marked.setField(column, parsed.getField(column));
+                more.setField(column, parsed.getField(column));
             }
-            marked.setField(arity, isFirstSeen(parsed));
-            out.collect(marked);
+            for (int number = 0; number < added.size(); number++) {
+                boolean isRecord = added.get(number).equals(PrefilteredJsonFormatFactory.RECORD);
+                more.setField(
+                        arity + number, isRecord ? StringData.fromBytes(message) : isFirstSeen(parsed));
+            }
+            out.collect(more);
         }
 
         @Override

@@ -1,9 +1,11 @@
 package io.github.stunwatch;
 
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.ConfigOptions;
@@ -29,8 +31,10 @@ public final class PrefilteredJsonFormatFactory implements DeserializationFormat
 
     public static final String IDENTIFIER = "prefiltered-json";
 
-    /** Metadata of the format: see {@link PrefilteredJson}. */
+    /** Metadata of the format, in the order of its columns: see {@link PrefilteredJson}. */
     public static final String IS_FIRST_SEEN = "is_first_seen";
+
+    public static final String RECORD = "record";
 
     private static final ConfigOption<String> LITERALS =
             ConfigOptions.key("literals")
@@ -81,7 +85,7 @@ public final class PrefilteredJsonFormatFactory implements DeserializationFormat
         private final DecodingFormat<DeserializationSchema<RowData>> json;
         private final String[] literals;
         private final int longest;
-        private boolean isMarked;
+        private List<String> metadata = List.of();
 
         Format(DecodingFormat<DeserializationSchema<RowData>> json, String[] literals, int longest) {
             this.json = json;
@@ -91,27 +95,33 @@ public final class PrefilteredJsonFormatFactory implements DeserializationFormat
 
         @Override
         public Map<String, DataType> listReadableMetadata() {
-            return Map.of(IS_FIRST_SEEN, DataTypes.BOOLEAN().notNull());
+            Map<String, DataType> metadata = new LinkedHashMap<>();
+            metadata.put(IS_FIRST_SEEN, DataTypes.BOOLEAN().notNull());
+            metadata.put(RECORD, DataTypes.STRING().notNull());
+            return metadata;
         }
 
         @Override
         public void applyReadableMetadata(List<String> keys) {
-            isMarked = keys.contains(IS_FIRST_SEEN);
+            metadata = List.copyOf(keys);
         }
 
         @Override
         public DeserializationSchema<RowData> createRuntimeDecoder(
                 DynamicTableSource.Context context, DataType physical) {
+            Map<String, DataType> readable = listReadableMetadata();
             List<DataTypes.Field> added =
-                    isMarked
-                            ? List.of(DataTypes.FIELD(IS_FIRST_SEEN, DataTypes.BOOLEAN().notNull()))
-                            : List.of();
+                    metadata.stream()
+                            .map(key -> DataTypes.FIELD(key, readable.get(key)))
+                            .collect(Collectors.toList());
+            boolean isMarked = metadata.contains(IS_FIRST_SEEN);
             return new PrefilteredJson(
                     json.createRuntimeDecoder(context, physical),
                     context.createTypeInformation(DataTypeUtils.appendRowFields(physical, added)),
                     literals,
                     longest,
-                    isMarked ? columnsOf((RowType) physical.getLogicalType()) : null);
+                    metadata,
+                    isMarked ? columnsOf((RowType) physical.getLogicalType()) : new int[0]);
         }
 
         private static int[] columnsOf(RowType row) {

@@ -50,9 +50,9 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
             Types.ROW_NAMED(
                     new String[] {"topic", "owner", "event"}, Types.STRING, Types.STRING, Types.STRING);
 
-    /** The facts, rows of (bucket, record as JSON). */
+    /** The facts, rows as {@link #of} takes them. Their log key and offset are in the record. */
     private static final OutputTag<Row> SECOND_STEP =
-            new OutputTag<>("facts", Types.ROW(Types.STRING, Types.STRING));
+            new OutputTag<>("facts", Types.ROW(Types.STRING, Types.STRING, Types.LONG, Types.STRING));
 
     private transient ValueState<byte[]> stored;
     private transient InternalTimerService<VoidNamespace> timers;
@@ -71,7 +71,7 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
     /**
      * Returns the events of both steps, rows of (topic, owner, event).
      *
-     * @param candidates rows of (bucket, record as JSON)
+     * @param candidates rows of (bucket, log key, offset in Kafka, record as JSON)
      * @param configuration of the environment, with the paths of Python
      */
     public static DataStream<Row> of(DataStream<Row> candidates, Configuration configuration) {
@@ -109,9 +109,10 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
 
     @Override
     public void processElement(StreamRecord<Row> row) throws Exception {
-        String bucket = row.getValue().getFieldAs(0);
+        Row fed = row.getValue();
+        String bucket = fed.getFieldAs(0);
         load(bucket);
-        send(trackers.invokeMethod("feed", bucket, row.getValue().getField(1)));
+        send(trackers.invokeMethod("feed", bucket, fed.getField(1), fed.getField(2), fed.getField(3)));
     }
 
     @Override
@@ -174,7 +175,7 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
         for (Object each : (List<?>) parts[1]) {
             Object[] fields = (Object[]) each;
             if (FACTS.equals(fields[0])) {
-                output.collect(SECOND_STEP, new StreamRecord<>(Row.of(fields[1], fields[2])));
+                output.collect(SECOND_STEP, new StreamRecord<>(Row.of(fields[1], null, null, fields[2])));
             } else {
                 output.collect(new StreamRecord<>(Row.of(fields)));
             }
