@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
-from stunwatch.local import checks, live, supervision
+from stunwatch.local import checks, live, queues, supervision
 from stunwatch.local.components import BY_NAME
 from stunwatch.local.health import Health, examine
 from stunwatch.schema import SQL
@@ -54,6 +54,7 @@ def own(settings: Settings) -> Iterator[Metric]:
     yield _gauge("disk_needed_bytes", "Minimum free space for intake.", needed)
     yield from _components(settings, health)
     yield from _topics(health)
+    yield _queues(settings)
     yield from _live_job(settings)
 
 
@@ -97,6 +98,17 @@ def _topics(health: Health) -> Iterator[Metric]:
         for group, count in topic.committed.items():
             committed.add_metric([topic.name, group], count)
     yield from (written, behind, committed)
+
+
+def _queues(settings: Settings) -> Metric:
+    ages = GaugeMetricFamily(
+        "stunwatch_queue_poll_age_seconds",
+        "Time since a Kafka table of ClickHouse, of the server that answers, has polled.",
+        labels=["queue"],
+    )
+    for each in queues.look(settings):
+        ages.add_metric([each.name], each.seconds)
+    return ages
 
 
 def _live_job(settings: Settings) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from stunwatch.clickhouse import as_user
 from stunwatch.consumers import wait_until_read
 from stunwatch.kafka import Kafka
 from stunwatch.local import clickhouse, fetch, kafka
+from stunwatch.local.component import Component
 from stunwatch.settings import Settings
 from tests.pipeline import settings_in, wait_for
 
@@ -28,18 +29,50 @@ from tests.pipeline import settings_in, wait_for
 class Storing:
     """Both servers, running."""
 
-    def __init__(self, settings: Settings, broker: subprocess.Popen[bytes]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._broker = broker
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        """In the order of their start."""
+
+    def start(self, component: Component) -> None:
+        """Start a component, and wait until it is healthy."""
+        with (self.settings.logs / f"{component.name}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "stunwatch.local.launch", component.name],
+                env=os.environ | self.settings.environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._processes[component.name] = process
+        deadline = time.monotonic() + 90
+        while unhealthy_reason := component.unhealthy_reason(self.settings):
+            said = Path(log.name).read_text()[-3000:]
+            assert process.poll() is None, f"{component.name} has ended:\n{said}"
+            assert time.monotonic() < deadline, f"{unhealthy_reason}\n{said}"
+            time.sleep(0.1)
+
+    def kill(self, component: Component) -> None:
+        """Kill -9 a component."""
+        process = self._processes.pop(component.name)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """Stop both, ClickHouse first: it commits offsets while Kafka runs."""
+        for process in reversed(self._processes.values()):
+            process.terminate()
+            process.wait(timeout=60)
+        self._processes = {}
 
     @contextmanager
     def stalled_broker(self) -> Iterator[None]:
         """Stop Kafka's process for a while, as a long pause of its machine does."""
-        self._broker.send_signal(signal.SIGSTOP)
+        broker = self._processes[kafka.COMPONENT.name]
+        broker.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            self._broker.send_signal(signal.SIGCONT)
+            broker.send_signal(signal.SIGCONT)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return as_user(self.settings, "analyst").rows(sql)
@@ -72,28 +105,12 @@ def storing(home: Path) -> Iterator[Storing]:
     settings = settings_in(home)
     settings.make_folders()
     fetch.ensure(settings, Console(stderr=True))
-    started = []
+    both = Storing(settings)
     try:
-        for each in (kafka.COMPONENT, clickhouse.COMPONENT):
-            with (settings.logs / f"{each.name}.log").open("w") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "stunwatch.local.launch", each.name],
-                    env=os.environ | settings.environment(),
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            started.append(process)
-            deadline = time.monotonic() + 90
-            while unhealthy_reason := each.unhealthy_reason(settings):
-                said = Path(log.name).read_text()[-3000:]
-                assert process.poll() is None, f"{each.name} has ended:\n{said}"
-                assert time.monotonic() < deadline, f"{unhealthy_reason}\n{said}"
-                time.sleep(0.1)
+        both.start(kafka.COMPONENT)
+        both.start(clickhouse.COMPONENT)
         kafka.apply_topics(settings)
         schema.apply(clickhouse.administrator(settings))
-        yield Storing(settings, started[0])
+        yield both
     finally:
-        # One after the other, so that ClickHouse's consumers leave their groups while Kafka runs.
-        for process in reversed(started):
-            process.terminate()
-            process.wait(timeout=60)
+        both.stop()

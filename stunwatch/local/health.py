@@ -10,7 +10,7 @@ from typing import Any, Final
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
-from stunwatch.local import checks, intake, kafka, keeper, supervision
+from stunwatch.local import checks, intake, kafka, keeper, queues, supervision
 from stunwatch.local.component import Component
 from stunwatch.local.components import COMPONENTS
 from stunwatch.local.kafka import wanted_topics
@@ -102,7 +102,9 @@ class Health:
     components: list[ComponentHealth]
     topics: list[TopicHealth]
     stuck_readers: list[str] = field(default_factory=list)
-    """Sentences about consumers that have unread messages but made no progress for five minutes."""
+    """Sentences about consumers that have unread messages but made no progress for five minutes,
+    and about tables of ClickHouse that have stopped reading.
+    """
     detector_failures: list[DetectorFailure] = field(default_factory=list)
     """They do not make the pipeline unhealthy: other detectors continue, as does this one for other
     keys.
@@ -147,7 +149,12 @@ def examine(settings: Settings) -> Health:
         with suppress(UserError):  # Kafka may stop between two queries
             topics = _topics(settings)
     stopped = intake.why_intake_is_stopped(settings) if supervisor else None
-    stuck = keeper.stuck_readers(settings) if supervisor else []
+    stuck: list[str] = []
+    if supervisor:
+        stuck = [
+            *keeper.stuck_readers(settings),
+            *(each.sentence for each in queues.stalled(settings)),
+        ]
     return Health(stopped, components, topics, stuck)
 
 

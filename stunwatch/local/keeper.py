@@ -21,7 +21,7 @@ from stunwatch import dashboards
 from stunwatch.access import kafka_access
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka, Offsets
-from stunwatch.local import checks, flink, intake, job_code, live, supervision
+from stunwatch.local import checks, flink, intake, job_code, live, queues, supervision
 from stunwatch.local.component import Component, Launch
 from stunwatch.local.kafka import wanted_topics
 from stunwatch.local.supervision import Supervisor
@@ -283,6 +283,17 @@ class Positions:
         positions(self._settings).write_text(json.dumps(found))
 
 
+def restart_queues(settings: Settings) -> None:
+    """Restart the Kafka tables of ClickHouse that have stopped reading."""
+    for each in queues.stalled(settings):
+        if each.seconds > queues.RESTART_S:
+            say(f"{each.name} has not read for {each.seconds} s: detaching and attaching it")
+            try:
+                queues.restart(settings, each.name)
+            except (UserError, OSError) as error:
+                say(f"{each.name} is not restarted: {error}")
+
+
 def kick(supervisor: Supervisor) -> None:
     """Start components that wait for their next attempt; supervisord's waits keep growing."""
     for name, state in supervisor.states().items():
@@ -322,6 +333,7 @@ def main() -> None:
         if now - positioned_at > POSITIONS_SECONDS and not intake.why_intake_is_stopped(settings):
             with suppress(OSError, UserError, KafkaException):
                 reader_positions.tick()
+            restart_queues(settings)
             positioned_at = now
         if now - ranged_at > RANGES_SECONDS:
             # Ranges change when live lines begin to arrive, or when older logs were replayed.
