@@ -38,6 +38,36 @@ OF_THE_PLACE = (
 )
 """Parts of config.xml that depend on the operator or on the size of a pod."""
 
+MIB = 1 << 20
+OF_A_POD = {
+    # A server gives each shard a part per flush and table. ClickHouse merges about one part per
+    # second and table without delay, and several servers write to a shard (docs/decisions/0029).
+    "default/stream_flush_interval_ms": 5000,
+    "default/stream_poll_timeout_ms": 500,
+    "default/max_threads": 4,
+    "default/max_memory_usage": 3072 * MIB,
+    "default/max_bytes_before_external_group_by": 1024 * MIB,
+    "default/max_bytes_before_external_sort": 1024 * MIB,
+    "analyst/max_threads": 4,
+    "analyst/max_memory_usage": 2048 * MIB,
+    "analyst/max_bytes_before_external_group_by": 512 * MIB,
+    "analyst/max_bytes_before_external_sort": 512 * MIB,
+    "analyst/constraints/max_memory_usage/max": 2048 * MIB,
+    "reader/max_memory_usage_for_user": 3072 * MIB,
+    "reader/constraints/max_threads/max": 4,
+}
+"""Values of profiles in users.xml for a pod with 8 GiB (infra/k8s/base/clickhouse.yaml).
+
+Those of the file are for a machine of two cores and 4 GiB that ClickHouse shares.
+"""
+
+ROWS_PER_FLUSH = 262_144
+"""Rows that a Kafka table collects before it inserts them, even if the flush interval is not over.
+
+ClickHouse's default of 65,409 would flush twice a second at 130,000 lines per second. A record has
+534 bytes in Kafka, so this many take 140 MB.
+"""
+
 
 def manifests() -> dict[str, str]:
     """Return each file's text by its name."""
@@ -137,6 +167,7 @@ def _servers() -> ElementTree.Element:
     for each in collection.findall("*"):
         if each.tag.startswith("kafka_sasl_"):
             collection.remove(each)
+    ElementTree.SubElement(collection, "kafka_max_block_size").text = str(ROWS_PER_FLUSH)
     librdkafka = collection.find("kafka")
     assert librdkafka is not None
     for name in ("certificate", "key"):
@@ -156,6 +187,10 @@ def _users() -> ElementTree.Element:
     for query in list(admin):
         if query.text and query.text.endswith("MergeTree"):
             _grant(admin, query.text.replace("ENGINE ON ", f"ENGINE ON {REPLICATED}"))
+    for path, value in OF_A_POD.items():
+        setting = root.find(f"profiles/{path}")
+        assert setting is not None
+        setting.text = str(value)
     # A server queries shards without a row limit; a constraint's minimum would replace that.
     for constraint in root.findall("profiles/*/constraints/*"):
         least, most = constraint.find("min"), constraint.find("max")

@@ -8,6 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -128,13 +129,20 @@ def test_generated_manifests_equal_local_mode() -> None:
     assert {each.name for each in manifests.FOLDER.iterdir()} == set(manifests.manifests())
 
 
+RAW = {"esxi.syslog", "esxi.vmware_log", "esxi.esxtop", "esxi.vcenter", "esxi.backfill"}
+
+
 def test_topics_and_users_are_those_of_local_mode() -> None:
     found = overlay("production")
     topics = {
         each["spec"]["topicName"]: each["spec"] for each in found if each["kind"] == "KafkaTopic"
     }
     assert set(topics) == set(kafka.wanted_topics())
-    assert all(topics[name].items() >= each.items() for name, each in kafka.wanted_topics().items())
+    for name, each in kafka.wanted_topics().items():
+        is_raw = name in RAW
+        assert (topics[name]["partitions"] == 24) == is_raw, name
+        assert topics[name]["config"] == each["config"]
+        assert is_raw or topics[name]["partitions"] == each["partitions"]
     users = {each["metadata"]["name"] for each in found if each["kind"] == "KafkaUser"}
     assert users == set(granted())
 
@@ -159,6 +167,12 @@ def test_clickhouse_on_kubernetes_has_the_users_and_the_collection_of_local_mode
     assert "GRANT TABLE ENGINE ON ReplicatedReplacingMergeTree" in users
     assert "<stunwatch_kafka>" in servers
     assert "sasl" not in servers.lower()
+    # The memory of queries, inserts and readers fits into a pod.
+    pod = named(overlay("lab"), "ClickHouseInstallation", "stunwatch")["spec"]["templates"]
+    memory = pod["podTemplates"][0]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    profiles = ElementTree.fromstring(users)
+    for path in ("default/max_memory_usage", "reader/max_memory_usage_for_user"):
+        assert int(profiles.findtext(f"profiles/{path}", "")) < int(memory.removesuffix("Gi")) << 29
     # All variables that the configuration reads are set.
     server = pods(overlay("lab"))["ClickHouseInstallation/stunwatch"]["spec"]["containers"][0]
     given = {each["name"] for each in server["env"]}
