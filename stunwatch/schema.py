@@ -203,6 +203,9 @@ REPLICATED = "Replicated"
 PLACE = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
 """Path in ClickHouse Keeper that the replicas of a shard share, with the server's macros."""
 
+LOG_KEY = ("source", "host", "datastore", "vm")
+"""Columns that identify a log, in the order of the sharding key."""
+
 STORED = re.compile(r"\b(\w+_(?:stored|late))\b")
 ENGINE = re.compile(r"^ENGINE = (\w*MergeTree)(?:\((.*)\))?$", re.MULTILINE)
 
@@ -279,9 +282,10 @@ def _alone(statement: str) -> str:
 def _open_shards(clickhouse: ClickHouse, file: SqlFile, cluster: Cluster) -> None:
     """Create the Distributed tables of a file, or add the columns that they lack.
 
-    Rows with the same identity must be in the same shard, or the engine could not merge them. The
-    shard is selected by the columns of the sorting key at the table's creation; this choice never
-    changes.
+    Rows with the same identity must be in the same shard, or the engine could not merge them. So
+    the shard is selected by columns of the sorting key at the table's creation: by those of the log
+    key if there are any, so that the rows of a log are together. Events, which are few, are spread
+    by their whole identity. This choice never changes (docs/decisions/0029).
     """
     for shard in file.created:
         name = shard.removesuffix(SHARD)
@@ -304,9 +308,10 @@ def _open_shards(clickhouse: ClickHouse, file: SqlFile, cluster: Cluster) -> Non
                 " AND is_in_sorting_key AND default_kind != 'MATERIALIZED' ORDER BY name"
             )
         ]
+        of_log = [column for column in LOG_KEY if column in key and "event_id" not in key]
         clickhouse.command(
             f"CREATE TABLE {name} AS {shard} ENGINE = Distributed("
-            f"'{cluster.name}', 'stunwatch', '{shard}', cityHash64({', '.join(key)}))"
+            f"'{cluster.name}', 'stunwatch', '{shard}', cityHash64({', '.join(of_log or key)}))"
         )
 
 

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import orjson
@@ -19,13 +20,25 @@ import pytest
 from rich.console import Console
 
 from stunwatch import schema
-from stunwatch.clickhouse import ClickHouse, as_user
+from stunwatch.clickhouse import ClickHouse, QueryError, as_user
 from stunwatch.local import clickhouse, fetch
 from stunwatch.settings import Settings
+from stunwatch.simulation.scenarios import ScenarioSimulation, write
+from tests.clickhouse_server import Server, without_kafka
+from tests.documentation.stored_history import store
 from tests.pipeline import settings_in
 from tools import manifests
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
+VIEWS_WITHOUT_A_CLOCK = [
+    name
+    for each in schema.sql_files()
+    if each.stage == "views" and not re.search(r"\{\w+:", "".join(each.statements))
+    for name in each.created
+    # The rows of latency_hours depend on merges; the others on the current time.
+    if name not in {"fleet_clock", "latency_hours", "mutes", "newest_line", "quality_events"}
+]
+OF_A_LOG = ", ".join(schema.LOG_KEY)
 NATIVE = "SYSTEM START LISTEN TCP"
 ALONE = {each.name: each for each in schema.sql_files()}
 REPLICAS = schema.Cluster("main", is_replicated=True, fills_tables=True)
@@ -89,12 +102,32 @@ class Servers:
     def apply(self) -> list[str]:
         return schema.apply_to_all("main", self.server, HOSTS[0])
 
+    def empty(self) -> None:
+        """Create what is missing, and delete all rows."""
+        self.apply()
+        for client in map(self.server, HOSTS):
+            # A merge would delete rows of old logs, which have expired.
+            client.command("SYSTEM STOP MERGES")
+            for (table,) in client.rows(
+                "SELECT name FROM system.tables WHERE database = 'stunwatch'"
+                f" AND endsWith(name, '{schema.SHARD}')"
+            ):
+                client.command(f"TRUNCATE TABLE {table}")
+
 
 # -- Two servers, one shard each. The embedded server has no Keeper, so nothing is replicated here.
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with pytest.MonkeyPatch.context() as patch:
+        # No Kafka runs here. Rows inserted into the stand-ins are processed like messages.
+        split = schema.statements
+        patch.setattr(schema, "statements", lambda text: tuple(map(without_kafka, split(text))))
+        yield from two_servers(tmp_path_factory)
+
+
+def two_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     home = tmp_path_factory.mktemp("shards")
     settings = settings_in(home)
     settings.make_folders()
@@ -172,7 +205,7 @@ def users_of_a_cluster() -> str:
 @pytest.mark.slow
 def test_copies_of_a_row_that_arrive_at_two_servers_are_one_row(servers: Servers) -> None:
     first, second = map(servers.server, HOSTS)
-    assert servers.apply()
+    servers.empty()
     assert servers.apply() == []
     for server in (first, second):
         for number in range(20):
@@ -189,7 +222,7 @@ def test_copies_of_a_row_that_arrive_at_two_servers_are_one_row(servers: Servers
 
 @pytest.mark.slow
 def test_copies_of_a_line_that_arrive_at_two_servers_are_one_line(servers: Servers) -> None:
-    servers.apply()
+    servers.empty()
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     head = f"{day}T04:05:06.789Z cpu1:2)"
     for host in HOSTS:
@@ -211,9 +244,147 @@ def test_copies_of_a_line_that_arrive_at_two_servers_are_one_line(servers: Serve
         ) == [(1, 1)]
 
 
+LOGS = 40
+BLOCKS = 4
+"""Blocks of lines per server. A block stands for a flush of a Kafka table."""
+
+SHARDED = "host LIKE '%.sharded.example'"
+UNION_OF_SHARDS = {"file_arrivals_stored", "file_runs_stored", "activity_intervals_stored"}
+"""Tables that are filled from a shard but have no log key: each shard fills all shards."""
+
+
+def insert_block(server: ClickHouse, block: int) -> None:
+    """Insert ten lines of each log, as the view of the Kafka table does."""
+    server.command(
+        "INSERT INTO records (kind, source, program, host, datastore, vm, thread, head, message,"
+        " file, generation, offset, line_bytes, run_id, time_quality, event_at, received,"
+        " topic_time)"
+        " SELECT 'line', if(is_vm, 'vmware_log', 'syslog'), if(is_vm, '', 'vmkernel'),"
+        f" concat('esx', toString(intDiv(number % {LOGS}, 2)), '.sharded.example') AS host,"
+        " if(is_vm, 'san', ''), if(is_vm, concat('vm-', host), ''), 'cpu1', 'head',"
+        " toString(number), if(is_vm, concat('/vmfs/volumes/san/', host, '/vmware.log'), ''),"
+        f" if(is_vm, host, ''), if(is_vm, {block} * 1000 + number, NULL), 10, 'live', 'exact',"
+        f" now64(6) - {block}, now64(6), now64(3) FROM (SELECT number, number % 2 AS is_vm"
+        f" FROM numbers({10 * LOGS}))"
+    )
+
+
+@pytest.fixture(scope="module")
+def parts(servers: Servers) -> list[dict[str, int]]:
+    """Insert blocks on both servers; return each server's parts by table."""
+    servers.empty()
+    clients = [servers.server(host) for host in HOSTS]
+    for block in range(BLOCKS):
+        for number, each in enumerate(clients):
+            insert_block(each, len(HOSTS) * block + number)
+    return [
+        dict(
+            each.rows(
+                f"SELECT replaceOne(table, '{schema.SHARD}', ''), count() FROM system.parts"
+                f" WHERE active AND database = 'stunwatch' AND endsWith(table, '{schema.SHARD}')"
+                " GROUP BY table"
+            )
+        )
+        for each in clients
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("parts")
+def test_the_lines_of_a_log_are_on_one_shard_and_a_query_of_the_log_reads_no_other(
+    servers: Servers,
+) -> None:
+    here, there = (
+        {
+            *servers.server(host).rows(
+                f"SELECT DISTINCT {OF_A_LOG} FROM log_lines_stored_shard WHERE {SHARDED}"
+            )
+        }
+        for host in HOSTS
+    )
+    assert here
+    assert there
+    assert not here & there
+    assert len(here | there) == LOGS
+    reader = servers.server(HOSTS[0], "reader")
+    # With this setting, ClickHouse raises an error if a query reads all shards.
+    pruned = {"force_optimize_skip_unused_shards": "2"}
+    for log in (min(here), min(there)):
+        names = zip(schema.LOG_KEY, log, strict=True)
+        where = " AND ".join(f"{name} = '{value}'" for name, value in names)
+        for view in ("log_lines", "log_lines_with(words = '7')"):
+            reader.rows(f"SELECT count() FROM {view} WHERE {where}", settings=pruned)
+        counted = reader.rows(f"SELECT count() FROM log_lines WHERE {where}", settings=pruned)
+        assert counted == [(len(HOSTS) * BLOCKS * 10,)]
+        with pytest.raises(QueryError, match="UNABLE_TO_SKIP_UNUSED_SHARDS"):
+            reader.rows(f"SELECT 1 FROM log_lines WHERE host = '{log[1]}'", settings=pruned)
+
+
+@pytest.mark.slow
+def test_every_server_adds_a_part_per_flush_to_each_table(parts: list[dict[str, int]]) -> None:
+    flushes = len(HOSTS) * BLOCKS
+    assert sum(each["log_lines_stored"] for each in parts) == flushes * len(HOSTS)
+    for each in parts:
+        for table, count in each.items():
+            assert count <= flushes * (len(HOSTS) if table in UNION_OF_SHARDS else 1), table
+    # Four servers of Kubernetes, two shards: less than a part per second and table of lines.
+    users = ElementTree.fromstring(users_of_a_cluster())
+    flush_s = int(users.findtext("profiles/default/stream_flush_interval_ms", "")) / 1000
+    assert 4 / flush_s < 1
+
+
+class Recorder:
+    """Collects the messages of `store`."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+
+    @property
+    def admin(self) -> Recorder:
+        return self
+
+    def read(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        self.messages += messages
+
+    def command(self, sql: str) -> None:
+        """Compute no minutes of latency from stored samples."""
+
+
+def rows_of(client: ClickHouse, view: str) -> list[tuple[Any, ...]]:
+    # Lines that arrived twice are estimated from runs of files, whose number depends on merges.
+    columns = "* EXCEPT lines" if view == "coverage" else "*"
+    return sorted(client.rows(f"SELECT {columns} FROM {view}"), key=repr)
+
+
+@pytest.mark.slow
+def test_every_view_returns_the_rows_of_a_single_server(
+    servers: Servers, server: Server, tmp_path: Path
+) -> None:
+    write(ScenarioSimulation("array_and_storm", 41, chatter=0.05), tmp_path)
+    recorder = Recorder()
+    inventories = (each for each in tmp_path.iterdir() if "inventory" in each.name)
+    store(cast(Server, recorder), tmp_path, *inventories)
+    servers.empty()
+    # Both servers receive some messages of each log, and the second half twice.
+    halves = (recorder.messages[::2], recorder.messages[1::2])
+    for host, half in ((HOSTS[0], halves[0]), (HOSTS[1], halves[1]), (HOSTS[0], halves[1])):
+        of_host = replace(servers.settings, clickhouse_host=host)
+        Server(of_host, as_user(of_host, "admin"), as_user(of_host, "analyst")).read(half)
+        server.read(half)
+    spread = servers.server(HOSTS[1], "analyst")
+    differing = [
+        name
+        for name in VIEWS_WITHOUT_A_CLOCK
+        if rows_of(server.reader, name) != rows_of(spread, name)
+    ]
+    assert not differing
+    assert server.reader.rows("SELECT count() > 1000 FROM log_lines") == [(1,)]
+    assert server.reader.rows("SELECT count() > 10 FROM stuns") == [(1,)]
+
+
 @pytest.mark.slow
 def test_every_view_returns_the_rows_of_all_servers(servers: Servers) -> None:
-    servers.apply()
+    servers.empty()
     views = [
         name
         for file in ALONE.values()
