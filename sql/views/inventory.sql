@@ -16,10 +16,16 @@ WITH
         LEFT JOIN host_aliases AS names ON said.host = names.alias
     ),
 
+    -- Each list is read once: every use of `items` or `host_extents` adds four reads to the plan.
     described AS
     (
         SELECT
-            said_by, device,
+            said_by AS host, device,
+            groupArray((
+                observed_at, vendor, model, size_mb, is_ssd, is_local, is_boot, is_perennially_reserved,
+                multipath_plugin, array_type, path_policy, path_policy_config, vaai, vaai_ats, vaai_clone,
+                vaai_zero, vaai_delete, transport, paths, targets, other_names
+            )) AS descriptions,
             min(observed_at) AS first_at,
             max(observed_at) AS last_at,
             argMin(event_id, observed_at) AS first_event,
@@ -30,34 +36,34 @@ WITH
         GROUP BY said_by, device
     ),
 
-    ended AS
+    placed AS
     (
         SELECT
             host, device,
+            groupArray((
+                toString(datastore_uuid), toString(datastore), observed_at, last_observed_at, valid_from, valid_until,
+                partition, event_id, evidence, detected_at, toString(run_id)
+            )) AS extents,
             assumeNotNull(max(valid_until)) AS ended_at,
             countIf(isNull(valid_until)) AS lasting
         FROM host_extents
         GROUP BY host, device
     ),
 
-    places AS
+    luns AS
     (
         SELECT
-            host, device, datastore_uuid, datastore, observed_at, last_observed_at, valid_from,
-            valid_until, partition, event_id, evidence, detected_at, run_id
-        FROM host_extents
-        UNION ALL
-        -- A LUN that has no datastore, or none any more.
-        SELECT
-            described.said_by AS host, described.device AS device, '' AS datastore_uuid, '' AS datastore,
-            greatest(described.first_at, ended_at) AS observed_at,
-            greatest(described.last_at, ended_at) AS last_observed_at,
-            ended_at AS valid_from, NULL AS valid_until, 0 AS partition, -- noqa: AL03
-            described.first_event AS event_id, emptyArrayString() AS evidence,
-            described.first_detected AS detected_at, described.first_run AS run_id
+            host, device, descriptions,
+            arrayConcat( -- noqa: AL03
+                extents,
+                -- A LUN that has no datastore, or none any more.
+                if(lasting = 0 AND notEmpty(descriptions), [(
+                    '', '', greatest(first_at, ended_at), greatest(last_at, ended_at), ended_at, NULL,
+                    0, first_event, emptyArrayString(), first_detected, toString(first_run)
+                )], [])
+            ) AS rows
         FROM described
-        LEFT JOIN ended ON described.said_by = ended.host AND described.device = ended.device
-        WHERE lasting = 0
+        FULL JOIN placed USING (host, device)
     ),
 
     raw_device_mappings AS
@@ -79,28 +85,30 @@ WITH
         WHERE observed_at = newest_at
     ),
 
-    device_items AS
-    (
-        SELECT
-            said_by, device AS said_device, observed_at AS said_at, vendor, model, size_mb,
-            is_ssd, is_local, is_boot, is_perennially_reserved, multipath_plugin, array_type,
-            path_policy, path_policy_config, vaai, vaai_ats, vaai_clone, vaai_zero,
-            vaai_delete, transport, paths, targets, other_names
-        FROM items
-        WHERE kind = 'device'
-    ),
-
     said AS
     (
         SELECT
-            places.*,
-            device_items.*,
+            host, device,
+            row.1 AS datastore_uuid, row.2 AS datastore, row.3 AS observed_at, row.4 AS last_observed_at,
+            row.5 AS valid_from, row.6 AS valid_until, row.7 AS partition, row.8 AS event_id,
+            row.9 AS evidence, row.10 AS detected_at, row.11 AS run_id,
+            described_as.1 AS said_at,
+            described_as.2 AS vendor, described_as.3 AS model, described_as.4 AS size_mb, described_as.5 AS is_ssd,
+            described_as.6 AS is_local, described_as.7 AS is_boot, described_as.8 AS is_perennially_reserved,
+            described_as.9 AS multipath_plugin, described_as.10 AS array_type, described_as.11 AS path_policy,
+            described_as.12 AS path_policy_config, described_as.13 AS vaai, described_as.14 AS vaai_ats,
+            described_as.15 AS vaai_clone, described_as.16 AS vaai_zero, described_as.17 AS vaai_delete,
+            described_as.18 AS transport, described_as.19 AS paths, described_as.20 AS targets,
+            described_as.21 AS other_names,
             -- The last item before the end of the row, else the first one after it.
             isNull(valid_until) OR said_at < valid_until AS is_timely,
             (is_timely, if(is_timely, 1, -1) * toUnixTimestamp64Micro(said_at)) AS rank
-        FROM places
-        LEFT JOIN device_items
-            ON places.host = device_items.said_by AND places.device = device_items.said_device
+        FROM
+        (
+            SELECT host, device, arrayJoin(rows) AS row, descriptions
+            FROM luns
+        ) AS each_row
+        LEFT ARRAY JOIN descriptions AS described_as
     )
 
 SELECT
