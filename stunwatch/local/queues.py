@@ -15,7 +15,7 @@ from stunwatch.schema import SQL
 from stunwatch.settings import Settings
 
 STALLED_S: Final = 60
-"""A table polls several times a second, and waits at most for one insert."""
+"""A table polls at least every few seconds, and waits at most for one insert."""
 
 RESTART_S: Final = 300
 """After this time without a poll, librdkafka leaves the group (max.poll.interval.ms). So a restart

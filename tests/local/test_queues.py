@@ -100,7 +100,7 @@ def without_a_view(stored: Storing) -> Iterator[None]:
 def test_a_table_that_stops_polling_is_named_and_a_restart_loses_nothing(
     stored: Storing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "STALLED_S", 3)
+    monkeypatch.setattr(queues, "STALLED_S", 10)
     assert [each.name for each in queues.look(stored.settings)] == KAFKA_TABLES
     with without_a_view(stored):
         ship(stored, "esx-stalled")
