@@ -3,15 +3,16 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS lines_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
-    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
-    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
+    -- Where lines begin and end, in order. The file has no gap before a line that begins where an earlier one ends.
+    arraySort(groupArray(offset)) AS starts,
+    arraySort(groupArray(offset + line_bytes)) AS ends,
+    arrayPushFront(arrayPopBack(ends), starts[1]) AS ends_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 > before, arrayZip(starts, ends), ends_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
     run[-1].2 AS run_to,
-    length(run) AS lines,
+    length(arrayCompact(run.1)) AS lines,
     max(source) AS source,
     max(host) AS host,
     max(vm) AS vm,
@@ -26,15 +27,16 @@ GROUP BY generation;
 CREATE MATERIALIZED VIEW IF NOT EXISTS rejects_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
-    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
-    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
+    -- Where lines begin and end, in order. The file has no gap before a line that begins where an earlier one ends.
+    arraySort(groupArray(offset)) AS starts,
+    arraySort(groupArray(offset + line_bytes)) AS ends,
+    arrayPushFront(arrayPopBack(ends), starts[1]) AS ends_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 > before, arrayZip(starts, ends), ends_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
     run[-1].2 AS run_to,
-    length(run) AS lines,
+    length(arrayCompact(run.1)) AS lines,
     max(source) AS source,
     max(host) AS host,
     max(vm) AS vm,
@@ -49,15 +51,16 @@ GROUP BY generation;
 CREATE MATERIALIZED VIEW IF NOT EXISTS samples_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
-    -- The lines of a block in their order in the file. A run ends where the next line does not begin.
-    arraySort(groupUniqArray((offset, offset + line_bytes))) AS pieces,
-    arrayPushFront(arrayPopBack(pieces), pieces[1]) AS pieces_before,
-    arrayJoin(arraySplit((piece, before) -> piece.1 != before.2, pieces, pieces_before)) AS run
+    -- Where lines begin and end, in order. The file has no gap before a line that begins where an earlier one ends.
+    arraySort(groupArray(offset)) AS starts,
+    arraySort(groupArray(offset + line_bytes)) AS ends,
+    arrayPushFront(arrayPopBack(ends), starts[1]) AS ends_before,
+    arrayJoin(arraySplit((piece, before) -> piece.1 > before, arrayZip(starts, ends), ends_before)) AS run
 SELECT
     generation,
     run[1].1 AS run_from,
     run[-1].2 AS run_to,
-    length(run) AS lines,
+    length(arrayCompact(run.1)) AS lines,
     'esxtop' AS source,
     max(host) AS host,
     '' AS vm,

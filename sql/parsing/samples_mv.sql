@@ -80,7 +80,8 @@ SELECT
         read_at
     ) AS received,
     multiIf(
-        NOT startsWith(raw, '{') OR NOT isValidJSON(raw), 'not a JSON object',
+        -- As in records_mv.sql.
+        NOT startsWith(raw, '{') OR (record.event_time = '' AND NOT isValidJSON(raw)), 'not a JSON object',
         NOT match(record.event_time, utc_time) OR isNull(event_at), 'event_time is not a UTC time',
         NOT match(record.received_at, utc_time) OR isNull(received), 'received_at is not a UTC time',
         record.kind NOT IN ('line', 'progress'), 'kind is neither line nor progress',
