@@ -132,3 +132,18 @@ def test_a_replay_of_a_whole_file_changes_nothing(server: Server) -> None:
     ]
     insert(server, "log_lines_stored", lines)
     assert server.admin.rows("SELECT * FROM coverage") == before
+
+
+def test_copies_of_a_line_with_another_length_are_in_one_run(server: Server) -> None:
+    server.empty()
+    insert(
+        server,
+        "log_lines_stored",
+        [("a", 0, 10), ("a", 0, 7), ("a", 0, 10), ("a", 10, 10), ("a", 25, 5)],
+    )
+    assert server.admin.rows(
+        "SELECT run_from, run_to, lines FROM file_runs_stored ORDER BY run_from"
+    ) == [(0, 20, 2), (25, 30, 1)]
+    assert server.reader.rows("SELECT lines, bytes_seen, gaps FROM coverage") == [
+        (3, 25, [[20, 25]])
+    ]
