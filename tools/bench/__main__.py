@@ -3,8 +3,8 @@
 Measures (a) a live line's way to its row and its stun; (b) replays from file to queryable: ten
 lines, a million, a simulated fleet, what their lines cost Kafka and ClickHouse, and what the
 fleet's lines take on disk, by column; (c) the idle pipeline; (d) Flink: the live job, a no-op job
-and a plain Python consumer on the same topic, and storms. Prints a table and writes
-build/bench.json.
+and a plain Python consumer on the same topic, and storms. Prints the figures of each part when it
+ends, and writes all to build/bench.json.
 
 The figure to watch is `live_ratio`: the live job in records per CPU-second, as a share of a job
 that only parses JSON. Each job runs over the first fifth of the records and over all; the
@@ -40,7 +40,7 @@ FLEET = Scale(seed=7, hosts=20, vms=200, minutes=810)
 
 
 def main() -> None:
-    """Run the measurements, print the table, and write build/bench.json."""
+    """Run the measurements, print their figures, and write build/bench.json."""
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -53,31 +53,36 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=60, help="seconds of (c), after as many")
     options = parser.parse_args()
     settings = load_settings()
+    settings.build.mkdir(exist_ok=True)
     console = Terminal(stderr=True, highlight=False)
+    figures: dict[str, Any] = {}
+
+    def add(found: dict[str, Any]) -> None:
+        """Print figures as soon as they are known, and write all of them to build/bench.json."""
+        table = Table(box=None, show_header=False)
+        for name, value in found.items():
+            table.add_row(name, f"{value:,.2f}" if value < 100 else f"{value:,.0f}")
+        Terminal().print(table)
+        figures.update(found)
+        content = orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n"
+        (settings.build / "bench.json").write_bytes(content)
+
     with trial_pipeline(settings, console) as own:
         console.print("(a) a live line's way to its row")
         # New consumers wait until Kafka has removed the previous ones from the group.
         live_latency(own, 1)
-        figures: dict[str, Any] = live_latency(own, options.live)
+        add(live_latency(own, options.live))
         console.print("(b) replays, from file to queryable")
         small_replays(own, 1)
-        figures |= small_replays(own, options.small)
-        figures |= replay_speed(own, options.lines, console)
-        figures |= stuns_by_sql(own)
-        figures |= fleet_speed(own, replace(FLEET, minutes=options.minutes), console)
+        add(small_replays(own, options.small))
+        add(replay_speed(own, options.lines, console))
+        add(stuns_by_sql(own))
+        add(fleet_speed(own, replace(FLEET, minutes=options.minutes), console))
         console.print("(c) the idle pipeline")
         time.sleep(options.idle)
-        figures |= idle(own, options.idle)
+        add(idle(own, options.idle))
         console.print("(d) Flink: CPU-seconds")
-        figures |= live_against_others(own, options.records, options.rounds, console)
-    table = Table("figure", "value")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.2f}" if value < 100 else f"{value:,.0f}")
-    Terminal().print(table)
-    settings.build.mkdir(exist_ok=True)
-    (settings.build / "bench.json").write_bytes(
-        orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n"
-    )
+        add(live_against_others(own, options.records, options.rounds, console))
 
 
 if __name__ == "__main__":
