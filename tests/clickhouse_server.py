@@ -153,7 +153,7 @@ def running(
         env=os.environ | settings.environment(),
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while unhealthy_reason := COMPONENT.unhealthy_reason(settings):
             assert process.poll() is None, "ClickHouse has ended"
             assert time.monotonic() < deadline, unhealthy_reason

@@ -44,7 +44,7 @@ class Storing:
                 stderr=subprocess.STDOUT,
             )
         self._processes[component.name] = process
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while unhealthy_reason := component.unhealthy_reason(self.settings):
             said = Path(log.name).read_text()[-3000:]
             assert process.poll() is None, f"{component.name} has ended:\n{said}"

@@ -36,7 +36,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     with (home / "log").open("w") as log:
         process = subprocess.Popen(["bash", start], stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while unhealthy_reason := kafka.unhealthy_reason(settings):
             assert process.poll() is None, (home / "log").read_text()[-2000:]
             assert time.monotonic() < deadline, unhealthy_reason

@@ -145,7 +145,7 @@ def two_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     try:
         for host in HOSTS:
             there = replace(settings, clickhouse_host=host)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while unhealthy_reason := clickhouse.unhealthy_reason(there):
                 assert time.monotonic() < deadline, unhealthy_reason
                 time.sleep(0.1)

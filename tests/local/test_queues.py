@@ -82,6 +82,11 @@ def ship(stored: Storing, host: str) -> None:
     shipper.flush()
 
 
+SOON_S = 30.0
+"""On an idle machine, 6 s. With librdkafka's default session, former members hold their partitions
+for 45 s."""
+
+
 def wait_for_lines(stored: Storing, host: str, seconds: float = 60) -> None:
     stored.wait_for(f"SELECT count() FROM log_lines WHERE host = '{host}'", 8, seconds)
 
@@ -115,7 +120,7 @@ def test_a_table_that_stops_polling_is_named_and_a_restart_loses_nothing(
 
 
 @pytest.mark.slow
-def test_lines_arrive_within_ten_seconds_of_a_kill_and_of_a_restart(
+def test_former_members_of_a_group_delay_no_lines_after_a_kill_and_a_restart(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with storing(tmp_path_factory.mktemp("kills")) as both:
@@ -124,9 +129,9 @@ def test_lines_arrive_within_ten_seconds_of_a_kill_and_of_a_restart(
         both.kill(clickhouse.COMPONENT)
         ship(both, "esx-killed")
         both.start(clickhouse.COMPONENT)
-        wait_for_lines(both, "esx-killed", 10)
+        wait_for_lines(both, "esx-killed", SOON_S)
         both.stop()
         both.start(kafka.COMPONENT)
         ship(both, "esx-stopped")
         both.start(clickhouse.COMPONENT)
-        wait_for_lines(both, "esx-stopped", 10)
+        wait_for_lines(both, "esx-stopped", SOON_S)
