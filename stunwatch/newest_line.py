@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from stunwatch.clickhouse import as_user
 from stunwatch.errors import UserError
-from stunwatch.local.health import ASKED_S, STYLES, Health, LiveLines
+from stunwatch.local.health import STYLES, Health, LiveLines
+from stunwatch.local.queues import ASKED_S
 from stunwatch.schema import SQL, statements
 from stunwatch.settings import Settings
 

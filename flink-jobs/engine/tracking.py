@@ -44,7 +44,11 @@ RECORD_FIELDS = (
 """The fields of a record that trackers read: those of schemas/log_line.v1 that say what was logged
 where, the log key, and the offset in Kafka."""
 
-_TYPES: Final = {name: int if "offset" in name else str for name in RECORD_FIELDS}
+_TYPES: Final = {**dict.fromkeys(RECORD_FIELDS, str), "offset": int, "kafka_offset": int}
+"""The types of these fields."""
+
+_MOST: Final = 2**63
+"""Offsets are smaller: those of files and of Kafka are 64-bit numbers with a sign."""
 
 Row = tuple[str, str, str]
 """A row of `events` in jobs/detect.sql: topic, key and the event as JSON. For a fact: `FACTS`, its
@@ -93,6 +97,8 @@ def to_record(
             if wanted is None or value is None:
                 continue
             if type(value) is not wanted:
+                return None
+            if isinstance(value, int) and not -_MOST <= value < _MOST:
                 return None
             record[name] = value
         if log_key is not None:

@@ -15,11 +15,9 @@ from stunwatch.local.component import Component
 from stunwatch.local.components import COMPONENTS
 from stunwatch.local.kafka import wanted_topics
 from stunwatch.local.processes import processes
+from stunwatch.local.queues import ASKED_S
 from stunwatch.schema import SQL
 from stunwatch.settings import Settings
-
-ASKED_S: Final = 5.0
-"""Timeout for ClickHouse."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ KAFKA_TABLES = sorted(
     found[1] for each in QUEUES if (found := re.search(r"(\w+_queue) \(raw", each))
 )
 
+SOON_S = 30.0
+"""On an idle machine, 6 s. With librdkafka's default session, former members hold their partitions
+for 45 s."""
+
 
 def test_a_table_with_several_consumers_has_a_thread_for_each() -> None:
     assert len(KAFKA_TABLES) == 5
@@ -80,11 +84,6 @@ def ship(stored: Storing, host: str) -> None:
         ],
     )
     shipper.flush()
-
-
-SOON_S = 30.0
-"""On an idle machine, 6 s. With librdkafka's default session, former members hold their partitions
-for 45 s."""
 
 
 def wait_for_lines(stored: Storing, host: str, seconds: float = 60) -> None:
