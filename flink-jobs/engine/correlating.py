@@ -33,7 +33,7 @@ from stunwatch.incidents.configuration import KEEP_US
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.fleet_clock import FAST_CLOCK_US, FleetClock
 from stunwatch.incidents.seasonal_baseline import Hours
-from stunwatch.incidents.signals import BrokenEventError, reading
+from stunwatch.incidents.signals import BrokenEventError, microseconds, reading
 from stunwatch.incidents.topology import Topology
 
 EVENT_TYPE = Types.ROW_NAMED(
@@ -44,7 +44,10 @@ EVENT_TYPE = Types.ROW_NAMED(
 FLEET = "fleet"
 """The only key."""
 
-FLEET_TYPE = Types.ROW([Types.STRING(), EVENT_TYPE])
+FED_TYPE = Types.ROW([Types.STRING(), Types.STRING(), Types.STRING()])
+"""Topic, the event as JSON, and when Kafka's message was written; null for events of the job."""
+
+FLEET_TYPE = Types.ROW([Types.STRING(), FED_TYPE])
 """The key, and an event."""
 
 LIVE_EVERY_US = 5_000_000
@@ -108,6 +111,10 @@ class CorrelateLive(KeyedProcessFunction):
     whole fleet: that would be too high a price for one bad event.
     """
 
+    def __init__(self, submitted_us: int) -> None:
+        """`submitted_us`: the present, when a job is submitted."""
+        self._submitted_us = submitted_us
+
     def open(self, runtime_context: RuntimeContext) -> None:
         self._rejects = Rejects()
         self._has_failed = False
@@ -132,7 +139,7 @@ class CorrelateLive(KeyedProcessFunction):
         )
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        self._waiting.add((value[0], value[2]))
+        self._waiting.add(tuple(value))
         timers = ctx.timer_service()
         # Flink keeps one timer for several events with the same time.
         now_ms = timers.current_processing_time()
@@ -141,9 +148,7 @@ class CorrelateLive(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
         kept = self._correlator.value()
-        correlator, timer_ms, clock = (
-            kept.value if kept else (Correlator("live", LIVE_EVERY_US), 0, FleetClock())
-        )
+        correlator, timer_ms, clock = kept.value if kept else (self._new(), 0, FleetClock())
         waiting = list(self._waiting.get() or ())
         self._waiting.clear()
         # A timer may fire late, after a restart for example: newer events may wait already.
@@ -152,12 +157,19 @@ class CorrelateLive(KeyedProcessFunction):
             self._clock = clock
             clock.start(now_ms * 1000)
         due_us = None
-        for topic, text in waiting:
+        for topic, text, written_at in waiting:
+            if topic == INCIDENTS_TOPIC:
+                at_us = microseconds(written_at)
+                if not correlator.began_us < at_us < self._clock.began_us:
+                    continue  # the state already contains it, or it is older than the whole state
             correlator, due_us = yield from self._fed(correlator, due_us, topic, text, now_ms)
         is_own = 0 < timer_ms <= timestamp
         if is_own or (due_us is not None and due_us <= self._clock.time_us(now_ms * 1000)):
             correlator, due_us = yield from self._advanced(correlator, now_ms)
         self._keep(correlator, due_us, 0 if is_own else timer_ms, ctx.timer_service())
+
+    def _new(self) -> Correlator:
+        return Correlator("live", LIVE_EVERY_US, began_us=self._submitted_us)
 
     def _fed(
         self, correlator: Correlator, due_us: int | None, topic: str, text: str, now_ms: int
@@ -198,7 +210,7 @@ class CorrelateLive(KeyedProcessFunction):
 
     def _told(self, topic: str, event: dict[str, Any], wall_us: int) -> None:
         """Advance the clock of a fleet whose hosts send no syslog."""
-        if self._clock and topic != INVENTORY_TOPIC:
+        if self._clock and topic not in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
             self._clock.see_event(known_us(topic, event), wall_us)
 
     def _advanced(self, correlator: Correlator, now_ms: int) -> Generator[Row, None, Continued]:
@@ -220,7 +232,7 @@ class CorrelateLive(KeyedProcessFunction):
     def _after_error(self, correlator: Correlator, now_ms: int) -> Continued:
         is_second, self._has_failed = self._has_failed, not self._has_failed
         if is_second:
-            return Correlator("live", LIVE_EVERY_US), None
+            return self._new(), None
         return correlator, correlator.now_us + LIVE_EVERY_US
 
     def _known_topology(self) -> Topology:

@@ -35,6 +35,7 @@ SCSI_ERRORS: int = _FIGURES["scsi_errors_count"]
 SEEN_US: int = _FIGURES["seen_minutes"] * MINUTE_US
 KEEP_US: int = _FIGURES["keep_hours"] * HOUR_US
 MOST_HOSTS: int = _FIGURES["most_hosts_count"]
+MOST_AWAITED: int = _FIGURES["most_awaited_count"]
 MOST_SIGNALS: int = _FIGURES["most_signals_count"]
 MOST_USUAL_HOURS: int = _FIGURES["most_usual_hours_count"]
 MOST_TOLD_BY_LOGS: int = _FIGURES["most_told_by_logs_count"]

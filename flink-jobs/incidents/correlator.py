@@ -12,6 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
     content_hash,
@@ -24,6 +25,7 @@ from stunwatch.incidents.configuration import (
     CLOSING_US,
     FASTEST_CLOCK_US,
     KEEP_US,
+    MOST_AWAITED,
     MOST_SIGNALS,
     PAUSE_US,
     RUNNING_US,
@@ -34,7 +36,7 @@ from stunwatch.incidents.grouping import Trouble, troubles
 from stunwatch.incidents.hosts_seen import STRETCH_US, HostsSeen
 from stunwatch.incidents.next_steps import Case, Step, conflict_holds_until_us, next_steps
 from stunwatch.incidents.seasonal_baseline import Bands
-from stunwatch.incidents.signals import Signal, reading, signal_of
+from stunwatch.incidents.signals import Signal, microseconds, reading, signal_of
 from stunwatch.incidents.suspects import suspect
 from stunwatch.incidents.topology import Topology
 from stunwatch.incidents.verdict import confidence, missing, sentence, severity, since
@@ -47,6 +49,10 @@ DETECTOR = "incidents"
 VERSION = 3
 """Raised when the same events give other incidents or texts: the newer row wins."""
 
+AWAITED_US = KEEP_US // 2
+"""How long a row of before a crash waits for its signals, in event time after its end."""
+
+_MOST_REVISION = 2**63 - 1
 _MOST_LOCATED = 63
 _HIGHEST_RANK = 127
 
@@ -101,6 +107,9 @@ class Written:
     """Until when its stuck reservation counts as held: its next steps change then."""
     detected_us: int
     """Hosts seen in the hour before this time belong to the row."""
+    awaited_until_us: int | None = None
+    """The job wrote this row after the checkpoint from which it continues. Until this time, its
+    signals may not all be there again, so the row stays as it is."""
 
 
 @dataclass
@@ -115,6 +124,8 @@ class Correlator:
     every_us: int
     """Interval between calculations of incidents, in event time."""
     now_us: int = 0
+    began_us: int = 0
+    """When the job was submitted that began this state, by the wall clock."""
     signals: dict[str, Signal] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     hosts_seen: HostsSeen = field(default_factory=HostsSeen)
@@ -149,11 +160,12 @@ class Correlator:
             if each.row.state == "open" and each.ended_us is not None and not each.row.is_deleted
         ]
         changes += [
-            each.held_until_us
+            until_us
             for each in self.written.values()
-            if each.held_until_us is not None and each.held_until_us > self.looked_us
+            for until_us in (each.held_until_us, each.awaited_until_us)
+            if until_us is not None and until_us > self.looked_us
         ]
-        if self.signals or self.hosts_seen.hosts:
+        if self.signals or self.hosts_seen.hosts or self.written:
             changes.append(self.looked_us + KEEP_US // 4)
         return min(changes, default=None)
 
@@ -166,8 +178,9 @@ class Correlator:
         latest_us: int = 2**62,
         until_us: int = 2**62,
     ) -> Iterator[Incident]:
-        """Process an event, a host that was seen, or an item of inventory.
+        """Process an event, a host that was seen, an item of inventory, or an incident.
 
+        An incident is one that the job wrote before a crash and after its last checkpoint.
         The time does not advance beyond `until_us`. An event dated further after `latest_us` than a
         clock may be fast makes no incident. Raises BrokenEventError; then no signal has changed.
         """
@@ -183,6 +196,9 @@ class Correlator:
             with reading():
                 topology.learn(event)
             self.is_dirty = bool(self.signals)
+            return
+        if topic == INCIDENTS_TOPIC:
+            self._await(event)
             return
         with reading():
             signal = signal_of(topic, event)
@@ -206,6 +222,35 @@ class Correlator:
         self.is_dirty = True
         if len(self.signals) > self.most_signals:
             yield from self._evict()
+
+    def _await(self, event: Mapping[str, Any]) -> None:
+        """Remember a row that this state has not written, until its signals are there again."""
+        with reading():
+            row = Incident(**event)
+            known = self.written.get(row.event_id)
+            newest = known.row.revision if known else -1
+            if row.run_id != self.run_id or not newest < row.revision < _MOST_REVISION:
+                return
+            detected_us, began_us = microseconds(row.detected_at), microseconds(row.opened_at)
+            ended_us = microseconds(row.closed_at) if row.closed_at else None
+            if row.is_deleted:
+                ended_us = self.now_us
+            until_us = max(detected_us, ended_us or 0, self.now_us) + AWAITED_US
+            set(map(str.encode, row.evidence_ids))
+        if sum(each.awaited_until_us is not None for each in self.written.values()) < MOST_AWAITED:
+            self.written[row.event_id] = Written(
+                row, 0, began_us, ended_us, None, detected_us, until_us
+            )
+            self.is_dirty = True
+
+    def _is_awaited(self, written: Written) -> bool:
+        """True for a row whose signals are not all there again."""
+        until_us = written.awaited_until_us
+        return (
+            until_us is not None
+            and self.now_us < until_us
+            and not self.signals.keys() >= set(written.row.evidence_ids)
+        )
 
     def _is_news(self, host: str, seen_us: int) -> bool:
         """True if a host was seen late: written rows do not count it yet."""
@@ -283,11 +328,14 @@ class Correlator:
             detected_us = trouble.founding[-1].known_us
             written = self._written(trouble, topology, seen_before(detected_us // STRETCH_US))
             found[written.row.event_id] = written
+        awaited = {name for name, each in self.written.items() if self._is_awaited(each)}
         for name, before in self.written.items():
-            if name not in found and not before.row.is_deleted:
+            if name not in found and name not in awaited and not before.row.is_deleted:
                 self.written[name] = retracted = _retracted(before, self.now_us)
                 yield retracted.row
         for name, written in found.items():
+            if name in awaited:
+                continue
             known = self.written.get(name)
             if known and _content(asdict(known.row)) == _content(asdict(written.row)):
                 self.written[name] = replace(written, row=known.row)
@@ -373,7 +421,8 @@ class Correlator:
         kept = {
             name
             for each in self.written.values()
-            if each.ended_us is None or each.ended_us + PAUSE_US >= oldest_us
+            if not each.row.is_deleted
+            and (each.ended_us is None or each.ended_us + PAUSE_US >= oldest_us)
             for name in each.row.evidence_ids
         }
         self.signals = {

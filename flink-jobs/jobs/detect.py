@@ -12,9 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from pyflink.common import Configuration, Types
@@ -35,7 +32,7 @@ from stunwatch.detectors.host_events import OWNER_PATTERN
 from stunwatch.engine.failures import REJECTED_TOPIC
 from stunwatch.engine.owners import BUCKET
 from stunwatch.jobs.correlate import correlate
-from stunwatch.jobs.options import in_sql, kafka_options, quoted
+from stunwatch.jobs.options import filled, in_sql, kafka_options, quoted
 
 JOB = "stunwatch-detect-live"
 """The job's name, by which the job supervisor finds it, and its consumer group in Kafka."""
@@ -79,13 +76,13 @@ def create_tables(
 
     If `sought` is None, the prefilter passes lines with the detectors' literals.
     """
-    for statement in (*_filled("functions.sql", {}), *sample_statements(bootstrap, samples_scan)):
+    for statement in (*filled("functions.sql", {}), *sample_statements(bootstrap, samples_scan)):
         tables.execute_sql(statement)
     measured = tables.sql_query(
         " UNION ALL ".join(f"SELECT * FROM {_origin(topic)}_measured" for topic in SAMPLE_TOPICS)
     )
     tables.create_temporary_view("sampled", windows(tables.to_append_stream(measured, SAMPLE_TYPE)))
-    for statement in (*_filled("windows.sql", {}), *statements(bootstrap, topics, scan, sought)):
+    for statement in (*filled("windows.sql", {}), *statements(bootstrap, topics, scan, sought)):
         tables.execute_sql(statement)
 
 
@@ -94,7 +91,7 @@ def sample_statements(bootstrap: str, scan: dict[str, str]) -> list[str]:
     return [
         statement
         for topic in SAMPLE_TOPICS
-        for statement in _filled(
+        for statement in filled(
             "samples.sql",
             {
                 "kafka_options": in_sql(kafka_options(bootstrap)),
@@ -122,7 +119,7 @@ def statements(
         "longest_searched": LONGEST_SEARCHED,
         "copy_owner": quoted(OWNER_PATTERN),
     }
-    return _filled("detect.sql", given)
+    return filled("detect.sql", given)
 
 
 def windows(samples: DataStream) -> DataStream:
@@ -138,14 +135,6 @@ def _origin(topic: str) -> str:
     return topic.removeprefix("esxi.")
 
 
-def _filled(name: str, given: Mapping[str, Any]) -> list[str]:
-    """Return the statements of a file next to this one, with its placeholders replaced."""
-    text = Path(__file__).with_name(name).read_text()
-    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    filled = Template(code).substitute(given)
-    return [part.strip() for part in (filled + "\n").split(";\n") if part.strip()]
-
-
 def track(candidates: DataStream) -> DataStream:
     """Convert rows of KEYED_TYPE to rows of `events`."""
     environment = candidates._j_data_stream.getExecutionEnvironment()
@@ -153,16 +142,14 @@ def track(candidates: DataStream) -> DataStream:
     return DataStream(tracking.of(candidates._j_data_stream, get_j_env_configuration(environment)))
 
 
-def detect(
-    tables: StreamTableEnvironment, bootstrap: str, inventory_scan: dict[str, str]
-) -> TableResult:
+def detect(tables: StreamTableEnvironment, bootstrap: str, scan: dict[str, str]) -> TableResult:
     """Start the job on the tables of `statements`."""
     keyed = tables.sql_query(
         f"SELECT {BUCKET}, `owner`, `kafka_offset`, `record` FROM candidates"
         " WHERE `owner` IS NOT NULL"
     )
     tables.create_temporary_view("tracked", track(tables.to_append_stream(keyed, KEYED_TYPE)))
-    tables.create_temporary_view("correlated", correlate(tables, bootstrap, inventory_scan))
+    tables.create_temporary_view("correlated", correlate(tables, bootstrap, scan))
     return insert_events(tables)
 
 

@@ -1,21 +1,31 @@
-"""Kafka options for the WITH clauses of the tables in jobs/*.sql."""
+"""The statements of jobs/*.sql, and the Kafka options in their WITH clauses."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from string import Template
+from typing import Any
 
 PRINCIPAL = "flink"
 """The Kafka user of the jobs (infra/kafka/acls.yaml)."""
 
-STATE = 10
+STATE = 11
 """The format version of the jobs' state. If it differs from a checkpoint's, a job starts at the
 oldest message in Kafka instead. Raise it if older checkpoints cannot be read; a test compares the
 classes of the state with tests/detectors/state_format.yaml and says so."""
 
 KAFKA = "org.apache.flink.kafka.shaded.org.apache.kafka.common"
 """The package of Kafka's classes inside the connector's jar."""
+
+
+def filled(name: str, given: Mapping[str, Any]) -> list[str]:
+    """Return the statements of a file next to this one, with its placeholders replaced."""
+    text = Path(__file__).with_name(name).read_text()
+    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    statements = Template(code).substitute(given)
+    return [part.strip() for part in (statements + "\n").split(";\n") if part.strip()]
 
 
 def kafka_options(bootstrap: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

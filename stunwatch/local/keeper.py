@@ -28,8 +28,9 @@ from stunwatch.local.supervision import Supervisor
 from stunwatch.printable import echo
 from stunwatch.settings import Settings, load_settings
 
-SUBMIT_SECONDS = 120.0
-"""A client that has not submitted the job after this time hangs."""
+SUBMIT_SECONDS = 300.0
+"""A client that has not submitted the job after this time hangs. It takes 10 s on an idle machine,
+and minutes on a busy one: a limit that it cannot meet would end it again and again."""
 
 RETRY_SECONDS = 5.0
 KICK_SECONDS = 10.0

@@ -35,10 +35,10 @@ from stunwatch.local.processes import end, processes
 from stunwatch.local.supervision import Supervisor
 from stunwatch.settings import Settings
 
-STILL_SECONDS = 180
+STILL_SECONDS = 360
 """If no component's state changes for this long, waiting longer does not help."""
 
-READY_SECONDS = 600
+READY_SECONDS = 1200
 """Maximum time for a start, even on a slow or busy machine."""
 
 STARTS = 3

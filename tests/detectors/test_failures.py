@@ -280,11 +280,11 @@ def test_any_text_as_a_time_raises_no_error(time: str) -> None:
     to_record(to_json({**record(), "event_time": time}))
 
 
-EVENT = Row("events.stun", "vm01", '{"event_id": "e"}')
+EVENT = Row("events.stun", '{"event_id": "e"}', None)
 
 
 def test_the_first_error_of_the_correlator_drops_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(CorrelateLive(), "fleet")
+    live = Flink(CorrelateLive(submitted_us=0), "fleet")
     monkeypatch.setattr(Correlator, "feed", lambda *_: iter(()))
     live.correlate(EVENT)
     first = live.states["correlator"].kept.value[0]
@@ -295,13 +295,13 @@ def test_the_first_error_of_the_correlator_drops_one_event(monkeypatch: pytest.M
     live.correlate(EVENT)
     assert live.states["correlator"].kept.value[0] is first
     assert line["reason"] == "detector incidents failed: ZeroDivisionError"
-    assert (line["file"], line["line"]) == ("events.stun", EVENT[2])
+    assert (line["file"], line["line"]) == ("events.stun", EVENT[1])
 
 
 def test_the_second_error_in_a_row_drops_the_state_of_the_correlator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    live = Flink(CorrelateLive(), "fleet")
+    live = Flink(CorrelateLive(submitted_us=0), "fleet")
     monkeypatch.setattr(Correlator, "feed", failing)
     monkeypatch.setattr(Correlator, "advance_time", failing)
     live.correlate(EVENT)
@@ -315,7 +315,7 @@ def test_the_second_error_in_a_row_drops_the_state_of_the_correlator(
 def test_a_late_timer_processes_events_with_the_present_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    live, latest_us = Flink(CorrelateLive(), "fleet"), list[int]()
+    live, latest_us = Flink(CorrelateLive(submitted_us=0), "fleet"), list[int]()
     monkeypatch.setattr(Correlator, "feed", lambda *given: iter(latest_us.append(given[-2]) or ()))
     live.feed(EVENT)
     # As after a restart: otherwise events of today would be too far ahead of the timer.
@@ -325,7 +325,7 @@ def test_a_late_timer_processes_events_with_the_present_time(
 
 
 def test_an_error_of_flink_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(CorrelateLive(), "fleet")
+    live = Flink(CorrelateLive(submitted_us=0), "fleet")
 
     def reads_a_band(_: Correlator, __: str, ___: Any, bands: Any, *____: Any) -> Iterator[Any]:
         bands["vm a"]

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stunwatch.clickhouse import ClickHouse, QueryError
+from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.incidents.correlator import INVENTORY_TOPIC
 from stunwatch.jobs.detect import LINE_TOPICS, SAMPLE_TOPICS, written_topics
 from stunwatch.local import clickhouse
@@ -32,7 +33,8 @@ def test_flink_may_write_exactly_the_topics_of_its_results() -> None:
 
 
 def test_flink_may_read_exactly_the_topics_of_its_job() -> None:
-    assert may("flink", "read") == {*LINE_TOPICS, *SAMPLE_TOPICS, INVENTORY_TOPIC}
+    read = {*LINE_TOPICS, *SAMPLE_TOPICS, INVENTORY_TOPIC, INCIDENTS_TOPIC}
+    assert may("flink", "read") == read
 
 
 # -- ClickHouse: infra/clickhouse/users.xml.
