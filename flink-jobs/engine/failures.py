@@ -16,7 +16,6 @@ from typing import Any, Final
 from stunwatch.detectors.events import timestamp
 
 REJECTED_TOPIC: Final = "esxi.rejected"
-METRIC: Final = "detector_failures"
 
 CORRELATOR: Final = "incidents"
 """The name of the correlator where detectors are named."""

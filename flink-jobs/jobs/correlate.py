@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import time
 
+from pyflink.common import Types
 from pyflink.datastream import DataStream
+from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
+from pyflink.util.java_utils import get_j_env_configuration
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
-from stunwatch.engine.correlating import (
-    EVENT_TYPE,
-    FED_TYPE,
-    FLEET,
-    FLEET_TYPE,
-    CorrelateLive,
-    keyed_in_the_jvm,
-)
 from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.signals import TOPICS
 from stunwatch.jobs.options import filled, in_sql, kafka_options
+
+FED_TYPE = Types.ROW([Types.STRING(), Types.STRING(), Types.STRING()])
+"""Topic, the event as JSON, and when Kafka's message was written; null for events of the job."""
 
 
 def correlate(tables: StreamTableEnvironment, bootstrap: str, scan: dict[str, str]) -> DataStream:
@@ -39,22 +37,21 @@ def correlate(tables: StreamTableEnvironment, bootstrap: str, scan: dict[str, st
     topics = ", ".join(f"'{each}'" for each in TOPICS)
     fed = tables.sql_query(
         f"""
-        SELECT '{FLEET}', ROW(`topic`, `event`, `written_at`)
-        FROM (
-            SELECT `topic`, `event`, CAST(NULL AS STRING) AS `written_at` FROM tracked
-            WHERE
-                `topic` = '{SEEN_TOPIC}'
-                OR (`topic` IN ({topics}) AND JSON_VALUE(`event`, '$.run_id') = '{LIVE}')
-            UNION ALL
-            SELECT * FROM inventory_and_incidents
-        )
+        SELECT `topic`, `event`, CAST(NULL AS STRING) AS `written_at` FROM tracked
+        WHERE
+            `topic` = '{SEEN_TOPIC}'
+            OR (`topic` IN ({topics}) AND JSON_VALUE(`event`, '$.run_id') = '{LIVE}')
+        UNION ALL
+        SELECT * FROM inventory_and_incidents
         """
     )
-    return incidents(tables.to_append_stream(fed, FLEET_TYPE))
+    return incidents(tables.to_append_stream(fed, FED_TYPE))
 
 
 def incidents(fed: DataStream) -> DataStream:
-    """Return the incidents of rows of FLEET_TYPE."""
-    keyed = keyed_in_the_jvm(fed, FED_TYPE)
-    operator = CorrelateLive(submitted_us=time.time_ns() // 1000)
-    return keyed.process(operator, EVENT_TYPE).uid("correlate").set_parallelism(1)
+    """Return the incidents of rows of FED_TYPE."""
+    environment = fed._j_data_stream.getExecutionEnvironment()
+    configuration = get_j_env_configuration(environment)
+    correlating = get_gateway().jvm.io.github.stunwatch.Correlating
+    now_us = time.time_ns() // 1000
+    return DataStream(correlating.of(fed._j_data_stream, configuration, now_us))

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jsonschema import Draft202012Validator
-from pyflink.common import Row
-from pyflink.datastream import OutputTag
 
 from stunwatch.detectors.stuns.tracker import Tracker as Stuns
-from stunwatch.engine.correlating import FAST_CLOCK_US, CorrelateLive
+from stunwatch.engine.correlating import LIVE_EVERY_US, LiveIncidents
 from stunwatch.engine.failures import (
     LONGEST_LINE,
-    METRIC,
     REJECTED_OF_A_KEY,
     REJECTED_OF_ALL,
     REJECTED_TOPIC,
@@ -51,34 +46,6 @@ def record(line: str = UNSTUN.format(1), owner: str = "datastore01/vm01") -> Rec
 
 def failing(*_: Any) -> Iterator[Any]:
     raise ZeroDivisionError("of a test")
-
-
-class State:
-    """A ValueState, a MapState or a ListState of one key."""
-
-    def __init__(self) -> None:
-        self.kept: Any = None
-        self.map: dict[str, Any] = {}
-        self.list: list[Any] = []
-
-    def value(self) -> Any:
-        return self.kept
-
-    def update(self, value: Any) -> None:
-        self.kept = value
-
-    def clear(self) -> None:
-        self.kept = None
-        self.list.clear()
-
-    def add(self, value: Any) -> None:
-        self.list.append(value)
-
-    def get(self, key: str | None = None) -> Any:
-        return list(self.list) if key is None else self.map.get(key)
-
-    def put(self, key: str, value: Any) -> None:
-        self.map[key] = value
 
 
 class Task:
@@ -119,59 +86,7 @@ class Task:
         return pickle.loads(pickled) if pickled else Owners()
 
 
-class Flink:
-    """A fake of Flink's context for a function; collects its output."""
-
-    def __init__(self, function: Any, key: str = "datastore01/vm01") -> None:
-        self.function = function
-        self.states: dict[str, State] = {}
-        self.now_ms = NOW_MS
-        self.timers: list[int] = []
-        self.counted: Counter[str] = Counter()
-        counter = lambda name: SimpleNamespace(inc=lambda by=1: self.counted.update({name: by}))  # noqa: E731
-        group = SimpleNamespace(counter=counter, gauge=lambda name, value: None)
-        self.timer_service = SimpleNamespace(
-            current_processing_time=lambda: self.now_ms,
-            register_processing_time_timer=self.timers.append,
-            register_event_time_timer=self.timers.append,
-            delete_processing_time_timer=self.timers.remove,
-        )
-        self.context: Any = SimpleNamespace(
-            timer_service=lambda: self.timer_service,
-            get_current_key=lambda: key,
-            timestamp=lambda: 1,
-        )
-        state = lambda descriptor: self.states.setdefault(descriptor.name, State())  # noqa: E731
-        function.open(
-            SimpleNamespace(
-                get_metrics_group=lambda: group,
-                get_state=state,
-                get_map_state=state,
-                get_list_state=state,
-            )
-        )
-
-    @property
-    def failures(self) -> int:
-        return self.counted[METRIC]
-
-    def feed(self, value: Row) -> list[Row]:
-        return rows(self.function.process_element(value, self.context))
-
-    def fire(self) -> list[Row]:
-        return rows(self.function.on_timer(self.timers.pop(), self.context))
-
-    def correlate(self, value: Row) -> list[Row]:
-        """Feed an event to the correlator, and fire the timer that it waits for."""
-        assert not self.feed(value)
-        return self.fire()
-
-
-def rows(output: Iterator[Any]) -> list[Row]:
-    return [each for each in output if not isinstance(each[0], OutputTag)]
-
-
-def rejected(found: list[Row]) -> list[dict[str, Any]]:
+def rejected(found: list[Any]) -> list[dict[str, Any]]:
     lines = [json.loads(row[2]) for row in found if row[0] == REJECTED_TOPIC]
     for each in lines:
         SCHEMA.validate(each)
@@ -280,58 +195,63 @@ def test_any_text_as_a_time_raises_no_error(time: str) -> None:
     to_record(to_json({**record(), "event_time": time}))
 
 
-EVENT = Row("events.stun", '{"event_id": "e"}', None)
+class Fleet:
+    """Does what Correlating.java does, without its state."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+        self.live = LiveIncidents(0, lambda: self.now_ms)
+        self.timers: list[int] = []
+
+    def feed(self, topic: str, text: str, written_at: str | None = None) -> list[Any]:
+        return self._told(self.live.feed(topic, text, written_at))
+
+    def fire(self) -> list[Any]:
+        return self._told(self.live.on_timer(self.timers.pop()))
+
+    def _told(self, told: Any) -> list[Any]:
+        timer_ms, rows = told or (0, [])
+        self.timers += [timer_ms] if timer_ms else []
+        return list(rows)
+
+    def correlator(self) -> Correlator:
+        """Return the correlator in Flink's state after a checkpoint."""
+        correlator, _, _ = pickle.loads(dict(self.live.pickled())["correlator"])
+        return cast(Correlator, correlator)
+
+
+def stun(event_id: str) -> tuple[str, str]:
+    """Return the topic and the text of a stun."""
+    sample = Path("schemas/samples/stun.v1.measured_by_unstun.pass.json").read_text()
+    return "events.stun", json.dumps(
+        {**json.loads(sample), "event_id": event_id, "duration_us": 5_000_000}
+    )
 
 
 def test_the_first_error_of_the_correlator_drops_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(CorrelateLive(submitted_us=0), "fleet")
-    monkeypatch.setattr(Correlator, "feed", lambda *_: iter(()))
-    live.correlate(EVENT)
-    first = live.states["correlator"].kept.value[0]
+    fleet = Fleet()
+    assert not fleet.feed(*stun("e1"))
     with monkeypatch.context() as patched:
         patched.setattr(Correlator, "feed", failing)
-        [line] = rejected(live.correlate(EVENT))
-        assert live.states["correlator"].kept.value[0] is first
-    live.correlate(EVENT)
-    assert live.states["correlator"].kept.value[0] is first
+        [line] = rejected(fleet.feed(*stun("e2")))
+    assert not fleet.feed(*stun("e3"))
     assert line["reason"] == "detector incidents failed: ZeroDivisionError"
-    assert (line["file"], line["line"]) == ("events.stun", EVENT[1])
+    assert (line["file"], line["line"]) == stun("e2")
+    assert {*fleet.correlator().signals} == {"e1", "e3"}
 
 
 def test_the_second_error_in_a_row_drops_the_state_of_the_correlator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    live = Flink(CorrelateLive(submitted_us=0), "fleet")
-    monkeypatch.setattr(Correlator, "feed", failing)
-    monkeypatch.setattr(Correlator, "advance_time", failing)
-    live.correlate(EVENT)
-    first = live.states["correlator"].kept.value[0]
-    [line] = rejected(live.fire())
-    assert live.states["correlator"].kept.value[0] is not first
+    fleet = Fleet()
+    assert not fleet.feed(*stun("e1"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Correlator, "feed", failing)
+        patched.setattr(Correlator, "advance_time", failing)
+        fleet.feed(*stun("e2"))
+        assert fleet.correlator().signals
+        fleet.now_ms += LIVE_EVERY_US // 1000
+        [line] = rejected(fleet.fire())
+    assert not fleet.correlator().signals
     assert line["line"] == ""
-    assert live.failures == 2
-
-
-def test_a_late_timer_processes_events_with_the_present_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    live, latest_us = Flink(CorrelateLive(submitted_us=0), "fleet"), list[int]()
-    monkeypatch.setattr(Correlator, "feed", lambda *given: iter(latest_us.append(given[-2]) or ()))
-    live.feed(EVENT)
-    # As after a restart: otherwise events of today would be too far ahead of the timer.
-    live.now_ms += 48 * 3_600_000
-    live.fire()
-    assert latest_us == [live.now_ms * 1000 + FAST_CLOCK_US]
-
-
-def test_an_error_of_flink_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = Flink(CorrelateLive(submitted_us=0), "fleet")
-
-    def reads_a_band(_: Correlator, __: str, ___: Any, bands: Any, *____: Any) -> Iterator[Any]:
-        bands["vm a"]
-        return iter(())
-
-    monkeypatch.setattr(Correlator, "feed", reads_a_band)
-    monkeypatch.setattr(State, "get", failing)
-    with pytest.raises(ZeroDivisionError):
-        live.correlate(EVENT)
+    assert fleet.live.counts()[0] == 2

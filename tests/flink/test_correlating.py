@@ -13,9 +13,8 @@ from pyflink.common import Configuration, Row, WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 
-from stunwatch.engine.correlating import FLEET, FLEET_TYPE
 from stunwatch.engine.history import HISTORY_EVERY_US
-from stunwatch.jobs.correlate import incidents
+from stunwatch.jobs.correlate import FED_TYPE, incidents
 from tests.incidents.scenario import (
     CASES,
     Fed,
@@ -31,11 +30,11 @@ HEARTBEATS = 1200
 """A minute at most."""
 SAMPLES = Path("schemas/samples")
 BROKEN = [
-    Row(topic, "owner", text)
+    Row(topic, text, None)
     for topic in ("events.inventory", "events.stun", "events.latency", "events.incident", "seen")
     for text in ("[1, 2]", "7", "{", '{"event_id": "e", "revision": "x", "kind": "extent"}')
 ] + [
-    Row(topic, "owner", orjson.dumps({**orjson.loads(sample.read_bytes()), **wrong}).decode())
+    Row(topic, orjson.dumps({**orjson.loads(sample.read_bytes()), **wrong}).decode(), None)
     for topic, sample, wrong in (
         (
             "events.stun",
@@ -70,7 +69,7 @@ def environment() -> StreamExecutionEnvironment:
 
 
 def rows_of(fed: list[Fed]) -> list[Row]:
-    return [Row(topic, "owner", orjson.dumps(event).decode()) for topic, event in fed]
+    return [Row(topic, orjson.dumps(event).decode(), None) for topic, event in fed]
 
 
 def final(rows: list[Row]) -> dict[str, dict[str, Any]]:
@@ -82,24 +81,25 @@ def final(rows: list[Row]) -> dict[str, dict[str, Any]]:
     return {name: row for name, row in best.items() if not row["is_deleted"]}
 
 
-def test_flink_gives_the_expected_incidents() -> None:
+def test_flink_gives_the_expected_incidents(java_classes: str) -> None:
     case = load(CASES / "array_beside_a_storm.yaml")
     fed = sorted(events(case), key=known_us)
     env = environment()
     env.set_parallelism(1)
-    keyed = [Row(FLEET, row) for row in [*BROKEN, *rows_of(fed)]]
+    env.add_jars(java_classes)
+    given = [*BROKEN, *rows_of(fed)]
     broken = BROKEN[0]
 
     # Inside the test, because Flink cannot import the test's module.
     def heartbeat(_: int) -> Row:
         time.sleep(0.05)
-        return Row(FLEET, broken)
+        return broken
 
     # Timers fire only as long as there is input.
     numbers = env.from_source(
         NumberSequenceSource(1, HEARTBEATS), WatermarkStrategy.no_watermarks(), "numbers"
     )
-    stream = env.from_collection(keyed, FLEET_TYPE).union(numbers.map(heartbeat, FLEET_TYPE))
+    stream = env.from_collection(given, FED_TYPE).union(numbers.map(heartbeat, FED_TYPE))
     expected = {
         (row.event_id, row.scope) for row in final_rows(fed, case["until"], HISTORY_EVERY_US)
     }

@@ -1,8 +1,7 @@
-"""The operator of live incidents without Flink, and the events of a case in the order of time."""
+"""Live incidents without Flink, and the events of a case in the order of time."""
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -10,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pyflink.common import Row
 
 from stunwatch.alerts.alert_state import NO_MARKS, AlertState
 from stunwatch.alerts.configuration import SEVERITIES, parse
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.events import timestamp
-from stunwatch.engine.correlating import CorrelateLive
+from stunwatch.engine.correlating import LiveIncidents
+from stunwatch.engine.tracking import Row, Told
 from stunwatch.incidents.configuration import HOUR_US, MINUTE_US
 from stunwatch.incidents.correlator import SEEN_TOPIC
-from tests.detectors.test_failures import Flink
 from tests.incidents.scenario import Fed, events, known_us, load
 
 CONFIGURATION = parse(
@@ -29,20 +27,23 @@ CONFIGURATION = parse(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of the operator, as Flink stores it, and its timers."""
+    """The state, as Flink stores it, and the timers."""
 
-    states: dict[str, bytes]
-    timers: list[int]
+    parts: dict[str, bytes]
+    timers: set[int]
 
 
 class Live:
-    """The operator on a made-up clock, and what it wrote.
+    """Does what Correlating.java does, on a made-up clock, and keeps what was written.
 
     `rows` has the newest row of each incident, `messages` all of them, each with its time.
     """
 
     def __init__(self) -> None:
-        self.flink = Flink(CorrelateLive(submitted_us=0), "fleet")
+        self.now_ms = 0
+        self.timers: set[int] = set()
+        self.stored: dict[str, bytes] = {}
+        self.live = LiveIncidents(0, lambda: self.now_ms)
         self.rows: dict[str, dict[str, Any]] = {}
         self.messages: list[tuple[str, dict[str, Any]]] = []
         self.alerts = AlertState()
@@ -51,23 +52,28 @@ class Live:
         self, topic: str, event: dict[str, Any], now_us: int, written_at: str | None = None
     ) -> None:
         self.pass_time(now_us)
-        assert not self.flink.feed(Row(topic, orjson.dumps(event).decode(), written_at))
+        self._told(self.live.feed(topic, orjson.dumps(event).decode(), written_at))
 
     def pass_time(self, now_us: int) -> None:
-        timers = self.flink.timers
-        while timers and min(timers) * 1000 <= now_us:
-            due = min(timers)
-            timers.remove(due)
-            self.flink.now_ms = max(self.flink.now_ms, due)
-            self._take(self.flink.function.on_timer(due, self.flink.context))
-        self.flink.now_ms = max(self.flink.now_ms, now_us // 1000)
+        while self.timers and min(self.timers) * 1000 <= now_us:
+            due_ms = min(self.timers)
+            self.timers.remove(due_ms)
+            self.now_ms = max(self.now_ms, due_ms)
+            self._told(self.live.on_timer(due_ms))
+        self.now_ms = max(self.now_ms, now_us // 1000)
 
-    def _take(self, found: Any) -> None:
+    def _told(self, told: Told | None) -> None:
+        timer_ms, rows = told or (0, [])
+        if timer_ms:
+            self.timers.add(timer_ms)
+        self._take(rows)
+
+    def _take(self, found: list[Row]) -> None:
         for row in found:
             assert row[0] == INCIDENTS_TOPIC
             event = orjson.loads(row[2])
-            now = datetime.fromtimestamp(self.flink.now_ms / 1000, UTC)
-            self.messages.append((timestamp(self.flink.now_ms * 1000), event))
+            now = datetime.fromtimestamp(self.now_ms / 1000, UTC)
+            self.messages.append((timestamp(self.now_ms * 1000), event))
             self.alerts.end_waits(CONFIGURATION, now, NO_MARKS)
             self.alerts.take(event, CONFIGURATION, now, written_at=now)
             known = self.rows.get(event["event_id"])
@@ -75,17 +81,16 @@ class Live:
                 self.rows[event["event_id"]] = event
 
     def checkpoint(self) -> Checkpoint:
-        states = {name: pickle.dumps(vars(state)) for name, state in self.flink.states.items()}
-        return Checkpoint(states, list(self.flink.timers))
+        self.stored.update(self.live.pickled())
+        return Checkpoint(dict(self.stored), set(self.timers))
 
     def restart(self, checkpoint: Checkpoint | None = None) -> None:
-        """Restore a checkpoint, or the present state, in a function that is new, as Flink does."""
+        """Restore a checkpoint, or the present state, in a new object, as Flink does."""
         restored = checkpoint or self.checkpoint()
-        before, self.flink = self.flink, Flink(CorrelateLive(submitted_us=0), "fleet")
-        for name, state in restored.states.items():
-            vars(self.flink.states[name]).update(pickle.loads(state))
-        self.flink.timers.extend(restored.timers)
-        self.flink.now_ms = before.now_ms
+        self.live = LiveIncidents(0, lambda: self.now_ms)
+        self.stored, self.timers = dict(restored.parts), set(restored.timers)
+        for name, state in self.stored.items():
+            self.live.load(name, state)
 
     def incidents(self) -> dict[str, Any]:
         return {

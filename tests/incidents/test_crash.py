@@ -40,7 +40,7 @@ def skewed(timed: Timed, order: random.Random) -> Timed:
 def read(timed: Timed, crash: tuple[int, int] | None, order: random.Random) -> Live:
     """Read events from a backlog. `crash`: where the last checkpoint is, and where the crash."""
     live, now_us = Live(), timed[-1][0]
-    live.flink.now_ms = now_us // 1000
+    live.now_ms = now_us // 1000
     checkpointed, crashed = crash or (len(timed), len(timed))
 
     def feed(part: Timed) -> None:
@@ -56,7 +56,7 @@ def read(timed: Timed, crash: tuple[int, int] | None, order: random.Random) -> L
         now_us += 10_000_000
         live.pass_time(now_us)
         live.restart(checkpoint)
-        live.flink.now_ms = now_us // 1000
+        live.now_ms = now_us // 1000
         for written_at, row in live.messages[before:]:
             live.feed(INCIDENTS_TOPIC, row, now_us, written_at)
         feed(skewed(timed[checkpointed:], order))

@@ -50,13 +50,13 @@ def read(timed: list[tuple[int, Fed]], down_from_us: int, down_until_us: int) ->
     Events of that time are read afterwards, as quickly as they come.
     """
     live, wall_us = Live(), timed[0][0]
-    live.flink.now_ms = wall_us // 1000
+    live.now_ms = wall_us // 1000
     is_down = False
     for at_us, (topic, event) in timed:
         if at_us >= down_from_us and not is_down:
             is_down, wall_us = True, down_until_us
             live.restart()
-            live.flink.now_ms = wall_us // 1000
+            live.now_ms = wall_us // 1000
         wall_us = max(wall_us + 1000, at_us)
         live.feed(topic, event, wall_us)
     live.pass_time(wall_us + HOUR_US)

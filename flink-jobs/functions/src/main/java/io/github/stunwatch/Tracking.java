@@ -2,7 +2,6 @@ package io.github.stunwatch;
 
 import java.util.Iterator;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
@@ -10,20 +9,13 @@ import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.metrics.Counter;
 import org.apache.flink.runtime.state.VoidNamespace;
-import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.operators.InternalTimer;
-import org.apache.flink.streaming.api.operators.InternalTimerService;
-import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
-import org.apache.flink.streaming.api.operators.Triggerable;
-import org.apache.flink.streaming.api.operators.python.embedded.AbstractEmbeddedPythonFunctionOperator;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.types.Row;
 import org.apache.flink.util.OutputTag;
-import pemja.core.object.PyObject;
 
 /**
  * Runs the trackers (engine/tracking.py) inside this JVM: one call of Python per record.
@@ -31,12 +23,8 @@ import pemja.core.object.PyObject;
  * <p>Rows come with their bucket. The trackers of a bucket stay in Python's memory; before the
  * barrier of a checkpoint, those that have changed are pickled and written to Flink's state. After a
  * failure Flink restores that state and reads the later rows again.
- *
- * <p>PyFlink's own operator calls Python several times per record, through four generators, and
- * ends each of them with an exception. That took three times as long as the trackers.
  */
-public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
-        implements OneInputStreamOperator<Row, Row>, Triggerable<String, VoidNamespace> {
+public final class Tracking extends PythonObjectOperator {
 
     private static final long serialVersionUID = 1L;
 
@@ -46,26 +34,16 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
     /** Instead of a topic: the row is an input of the second step. */
     private static final String FACTS = "facts";
 
-    private static final TypeInformation<Row> EVENTS =
-            Types.ROW_NAMED(
-                    new String[] {"topic", "owner", "event"}, Types.STRING, Types.STRING, Types.STRING);
-
     /** The facts, rows as {@link #of} takes them. Their log key and offset are in the record. */
     private static final OutputTag<Row> SECOND_STEP =
             new OutputTag<>("facts", Types.ROW(Types.STRING, Types.STRING, Types.LONG, Types.STRING));
 
     private transient ValueState<byte[]> stored;
-    private transient InternalTimerService<VoidNamespace> timers;
-    private transient PyObject trackers;
     /** The buckets in Python's memory, the least recently used first; true if changed. */
     private transient LinkedHashMap<String, Boolean> kept;
 
-    private transient Counter failures;
-    private transient Counter evicted;
-    private transient long stateEvicted;
-
     private Tracking(Configuration configuration) {
-        super(configuration);
+        super(configuration, "from stunwatch.engine.tracking import Trackers", "Trackers");
     }
 
     /**
@@ -87,6 +65,11 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
     }
 
     @Override
+    String evictedMetric() {
+        return "tracker_state_evicted";
+    }
+
+    @Override
     public void open() throws Exception {
         kept = new LinkedHashMap<>(16, 0.75f, true);
         stored =
@@ -94,17 +77,7 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
                         .getState(
                                 new ValueStateDescriptor<>(
                                         "owners", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
-        timers = getInternalTimerService("timers", VoidNamespaceSerializer.INSTANCE, this);
-        failures = getMetricGroup().counter("detector_failures");
-        evicted = getMetricGroup().counter("owners_evicted");
-        getMetricGroup().gauge("tracker_state_evicted", () -> stateEvicted);
         super.open();
-    }
-
-    @Override
-    public void openPythonInterpreter() {
-        interpreter.exec("from stunwatch.engine.tracking import Trackers");
-        trackers = (PyObject) interpreter.invoke("Trackers");
     }
 
     @Override
@@ -112,18 +85,23 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
         Row fed = row.getValue();
         String bucket = fed.getFieldAs(0);
         load(bucket);
-        send(trackers.invokeMethod("feed", bucket, fed.getField(1), fed.getField(2), fed.getField(3)));
+        send(python.invokeMethod("feed", bucket, fed.getField(1), fed.getField(2), fed.getField(3)));
     }
 
     @Override
     public void onProcessingTime(InternalTimer<String, VoidNamespace> timer) throws Exception {
         load(timer.getKey());
-        send(trackers.invokeMethod("on_timer", timer.getKey(), timer.getTimestamp()));
+        send(python.invokeMethod("on_timer", timer.getKey(), timer.getTimestamp()));
     }
 
+    /** Sends a fact to the second step, and an event to its topic. */
     @Override
-    public void onEventTime(InternalTimer<String, VoidNamespace> timer) {
-        throw new UnsupportedOperationException("There are only timers of processing time.");
+    void collect(Object[] fields) {
+        if (FACTS.equals(fields[0])) {
+            output.collect(SECOND_STEP, new StreamRecord<>(Row.of(fields[1], null, null, fields[2])));
+        } else {
+            super.collect(fields);
+        }
     }
 
     /** Gives Python the stored trackers of the current bucket, unless it has them. */
@@ -133,7 +111,7 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
         }
         byte[] state = stored.value();
         if (state != null) {
-            trackers.invokeMethod("load", bucket, state);
+            python.invokeMethod("load", bucket, state);
         }
         if (kept.size() > MOST_KEPT) {
             Iterator<Map.Entry<String, Boolean>> eldest = kept.entrySet().iterator();
@@ -144,14 +122,14 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
                 setCurrentKey(bucket);
             }
             eldest.remove();
-            trackers.invokeMethod("drop", name);
+            python.invokeMethod("drop", name);
         }
     }
 
     /** Writes the trackers of a bucket to Flink's state. */
     private void store(String bucket) throws Exception {
         setCurrentKey(bucket);
-        byte[] state = (byte[]) trackers.invokeMethod("pickled", bucket);
+        byte[] state = (byte[]) python.invokeMethod("pickled", bucket);
         if (state == null) {
             stored.clear();
         } else {
@@ -159,52 +137,13 @@ public final class Tracking extends AbstractEmbeddedPythonFunctionOperator<Row>
         }
     }
 
-    /**
-     * Sends what Python returned: null, or the time of the bucket's next timer (0: no new one) and
-     * rows of three strings.
-     */
-    private void send(Object told) {
-        if (told == null) {
-            return;
-        }
-        Object[] parts = (Object[]) told;
-        long timer = ((Number) parts[0]).longValue();
-        if (timer > 0) {
-            timers.registerProcessingTimeTimer(VoidNamespace.INSTANCE, timer);
-        }
-        for (Object each : (List<?>) parts[1]) {
-            Object[] fields = (Object[]) each;
-            if (FACTS.equals(fields[0])) {
-                output.collect(SECOND_STEP, new StreamRecord<>(Row.of(fields[1], null, null, fields[2])));
-            } else {
-                output.collect(new StreamRecord<>(Row.of(fields)));
-            }
-        }
-    }
-
     @Override
-    public void prepareSnapshotPreBarrier(long checkpointId) throws Exception {
-        super.prepareSnapshotPreBarrier(checkpointId);
+    void storeChanges() throws Exception {
         for (Map.Entry<String, Boolean> each : kept.entrySet()) {
             if (each.getValue()) {
                 store(each.getKey());
                 each.setValue(false);
             }
         }
-        Object[] counts = (Object[]) trackers.invokeMethod("counts");
-        failures.inc(((Number) counts[0]).longValue() - failures.getCount());
-        evicted.inc(((Number) counts[1]).longValue() - evicted.getCount());
-        stateEvicted = ((Number) counts[2]).longValue();
-    }
-
-    @Override
-    protected void invokeFinishBundle() {}
-
-    @Override
-    public void close() throws Exception {
-        if (trackers != null) {
-            trackers.close();
-        }
-        super.close();
     }
 }
