@@ -19,7 +19,7 @@ from stunwatch.incidents.configuration import KEEP_US
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.fleet_clock import FAST_CLOCK_US, FleetClock
 from stunwatch.incidents.seasonal_baseline import Hours
-from stunwatch.incidents.signals import BrokenEventError, microseconds, reading
+from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, reading
 from stunwatch.incidents.topology import Topology
 
 LIVE_EVERY_US: Final = 5_000_000
@@ -121,6 +121,8 @@ class LiveIncidents:
         try:
             with reading():
                 event: dict[str, Any] = dict(orjson.loads(text))
+            if topic in TOPICS and event.get("run_id") != LIVE:
+                return
             if topic == SEEN_TOPIC and event.get("is_syslog"):
                 with reading():
                     self._clock.see_host(int(event["seen_us"]), now_ms * 1000)

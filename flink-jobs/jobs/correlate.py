@@ -16,7 +16,6 @@ from pyflink.table import StreamTableEnvironment
 from pyflink.util.java_utils import get_j_env_configuration
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
-from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.signals import TOPICS
 from stunwatch.jobs.options import filled, in_sql, kafka_options
@@ -34,13 +33,11 @@ def correlate(tables: StreamTableEnvironment, bootstrap: str, scan: dict[str, st
     }
     for statement in filled("correlate.sql", given):
         tables.execute_sql(statement)
-    topics = ", ".join(f"'{each}'" for each in TOPICS)
+    topics = ", ".join(f"'{each}'" for each in (*TOPICS, SEEN_TOPIC))
     fed = tables.sql_query(
         f"""
         SELECT `topic`, `event`, CAST(NULL AS STRING) AS `written_at` FROM tracked
-        WHERE
-            `topic` = '{SEEN_TOPIC}'
-            OR (`topic` IN ({topics}) AND JSON_VALUE(`event`, '$.run_id') = '{LIVE}')
+        WHERE `topic` IN ({topics})
         UNION ALL
         SELECT * FROM inventory_and_incidents
         """

@@ -34,6 +34,7 @@ from typing import Any
 import yaml
 
 from stunwatch.detectors.events import event_id
+from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.seasonal_baseline import Hours
 from stunwatch.incidents.signals import microseconds, signal_of
@@ -164,7 +165,7 @@ def _events(line: str) -> Iterator[Fed]:
         "event_id": event_id("case", line),
         "revision": 1,
         "is_deleted": 0,
-        "run_id": "case",
+        "run_id": LIVE,
         "host": host,
         "started_at": started_at,
         "ended_at": ended_at,
