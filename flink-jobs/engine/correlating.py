@@ -27,6 +27,10 @@ LIVE_EVERY_US: Final = 5_000_000
 WAIT_MS: Final = 250
 """How long an event waits for others before incidents are calculated; the step of timers."""
 
+AWAITED_MS: Final = 900_000
+"""How long after a start rows of before a crash wait for their events. The lines between the last
+checkpoint and the crash are the first that are read again."""
+
 FLEET: Final = "fleet"
 """Where the key of a rejected record would be."""
 
@@ -58,6 +62,7 @@ class LiveIncidents:
         self._bands = ShardedBands()
         self._timer_ms = 0
         self._retry_us = 0
+        self._waits_until_ms = 0
         self._is_started = self._is_changed = self._has_new_topology = self._has_failed = False
         self._rejects = Rejects()
 
@@ -79,6 +84,9 @@ class LiveIncidents:
         now_ms = self._start(max(timestamp, self._now_ms()))
         if timestamp >= self._timer_ms:
             self._timer_ms = 0
+        if 0 < self._waits_until_ms <= now_ms:
+            self._waits_until_ms = 0
+            self._correlator.stop_waiting()
         return self._told(list(self._advanced(now_ms)), now_ms)
 
     def load(self, part: str, state: bytes) -> None:
@@ -114,6 +122,7 @@ class LiveIncidents:
         if not self._is_started:
             self._is_started = True
             self._clock.start(now_ms * 1000)
+            self._waits_until_ms = now_ms + AWAITED_MS
         return now_ms
 
     def _fed(self, topic: str, text: str, now_ms: int) -> Iterator[Row]:
@@ -169,12 +178,14 @@ class LiveIncidents:
     def _told(self, rows: list[Row], now_ms: int) -> Told | None:
         """Return the rows, and the next timer if the known one would fire too late."""
         due_us, registered_ms = self._correlator.next_timer_us, 0
+        wanted_ms = [self._waits_until_ms] if self._waits_until_ms else []
         if due_us is not None:
             wait_us = max(due_us, self._retry_us) - self._clock.time_us(now_ms * 1000)
-            wanted_ms = now_ms + min(max(0, wait_us), KEEP_US) // 1000
-            wanted_ms = (wanted_ms // WAIT_MS + 1) * WAIT_MS
-            if not self._timer_ms or wanted_ms < self._timer_ms:
-                registered_ms = self._timer_ms = wanted_ms
+            wanted_ms.append(now_ms + min(max(0, wait_us), KEEP_US) // 1000)
+        if wanted_ms:
+            first_ms = (min(wanted_ms) // WAIT_MS + 1) * WAIT_MS
+            if not self._timer_ms or first_ms < self._timer_ms:
+                registered_ms = self._timer_ms = first_ms
         return (registered_ms, rows) if registered_ms or rows else None
 
 

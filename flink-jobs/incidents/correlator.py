@@ -49,9 +49,6 @@ DETECTOR = "incidents"
 VERSION = 3
 """Raised when the same events give other incidents or texts: the newer row wins."""
 
-AWAITED_US = KEEP_US // 2
-"""How long a row of before a crash waits for its signals, in event time after its end."""
-
 _MOST_REVISION = 2**63 - 1
 _MOST_LOCATED = 63
 _HIGHEST_RANK = 127
@@ -107,9 +104,9 @@ class Written:
     """Until when its stuck reservation counts as held: its next steps change then."""
     detected_us: int
     """Hosts seen in the hour before this time belong to the row."""
-    awaited_until_us: int | None = None
-    """The job wrote this row after the checkpoint from which it continues. Until this time, its
-    signals may not all be there again, so the row stays as it is."""
+    is_awaited: bool = False
+    """The job wrote this row before a crash, after the checkpoint from which it continues. Its
+    signals may not all be there again."""
 
 
 @dataclass
@@ -160,10 +157,9 @@ class Correlator:
             if each.row.state == "open" and each.ended_us is not None and not each.row.is_deleted
         ]
         changes += [
-            until_us
+            each.held_until_us
             for each in self.written.values()
-            for until_us in (each.held_until_us, each.awaited_until_us)
-            if until_us is not None and until_us > self.looked_us
+            if each.held_until_us is not None and each.held_until_us > self.looked_us
         ]
         if self.signals or self.hosts_seen.hosts or self.written:
             changes.append(self.looked_us + KEEP_US // 4)
@@ -235,21 +231,30 @@ class Correlator:
             ended_us = microseconds(row.closed_at) if row.closed_at else None
             if row.is_deleted:
                 ended_us = self.now_us
-            until_us = max(detected_us, ended_us or 0, self.now_us) + AWAITED_US
             set(map(str.encode, row.evidence_ids))
-        if sum(each.awaited_until_us is not None for each in self.written.values()) < MOST_AWAITED:
+        if sum(each.is_awaited for each in self.written.values()) < MOST_AWAITED:
             self.written[row.event_id] = Written(
-                row, 0, began_us, ended_us, None, detected_us, until_us
+                row, 0, began_us, ended_us, None, detected_us, is_awaited=True
             )
             self.is_dirty = True
 
-    def _is_awaited(self, written: Written) -> bool:
-        """True for a row whose signals are not all there again."""
-        until_us = written.awaited_until_us
-        return (
-            until_us is not None
-            and self.now_us < until_us
-            and not self.signals.keys() >= set(written.row.evidence_ids)
+    def stop_waiting(self) -> None:
+        """Treat the rows of before a crash like all others: all lines are read again."""
+        for name, each in self.written.items():
+            if each.is_awaited:
+                self.written[name] = replace(each, is_awaited=False)
+                self.is_dirty = True
+
+    def _stays(self, written: Written, found: Written | None) -> bool:
+        """True for a row of before a crash that the signals do not show yet, or not any more.
+
+        Without an end, its last signals may be missing; a retracted one may appear for a while.
+        """
+        row = written.row
+        return written.is_awaited and (
+            bool(row.is_deleted)
+            or not self.signals.keys() >= set(row.evidence_ids)
+            or (found is not None and row.state == "closed" and found.row.state == "open")
         )
 
     def _is_news(self, host: str, seen_us: int) -> bool:
@@ -328,13 +333,15 @@ class Correlator:
             detected_us = trouble.founding[-1].known_us
             written = self._written(trouble, topology, seen_before(detected_us // STRETCH_US))
             found[written.row.event_id] = written
-        awaited = {name for name, each in self.written.items() if self._is_awaited(each)}
+        standing = {
+            name for name, each in self.written.items() if self._stays(each, found.get(name))
+        }
         for name, before in self.written.items():
-            if name not in found and name not in awaited and not before.row.is_deleted:
+            if name not in found and name not in standing and not before.row.is_deleted:
                 self.written[name] = retracted = _retracted(before, self.now_us)
                 yield retracted.row
         for name, written in found.items():
-            if name in awaited:
+            if name in standing:
                 continue
             known = self.written.get(name)
             if known and _content(asdict(known.row)) == _content(asdict(written.row)):

@@ -99,7 +99,10 @@ def test_rows_that_wait_for_their_events_are_capped() -> None:
         event = row | {"event_id": f"{number}", "evidence_ids": ["unknown"]}
         list(correlator.feed(INCIDENTS_TOPIC, event, {}, topology))
     assert len(correlator.written) == MOST_AWAITED
-    end_us = microseconds(row["detected_at"]) + 24 * HOUR_US
+    end_us = microseconds(row["detected_at"]) + HOUR_US
+    assert not list(correlator.advance_time(end_us, topology))
+    correlator.stop_waiting()
+    end_us += HOUR_US
     assert {each.is_deleted for each in correlator.advance_time(end_us, topology)} == {1}
     list(correlator.advance_time(end_us + 24 * HOUR_US, topology))
     assert not correlator.written
