@@ -22,7 +22,7 @@ test-unit: .venv/ready ## tests that start nothing, one minute: on every save
 	$(PYTEST) --numprocesses 2 --tier unit
 
 test-slow: .venv/ready ## kills, a full disk, the browser, simulated nights
-	$(PYTEST) --tier slow
+	$(PYTEST) --numprocesses 2 --tier slow
 
 test-release: .venv/ready ## a large fleet, a year, runbooks, the secured variant: before a release
 	$(PYTHON) -m pytest --tier release

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import pickle
@@ -176,10 +175,6 @@ class Trackers:
         self._buckets: dict[str, Owners] = {}
         self._rejects = Rejects()
         self._evicted = 0
-        # Modules live as long as the process, and trackers are many: looking for garbage among them
-        # after every 700 new objects takes a tenth of the time.
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
 
     def feed(
         self, bucket: str, log_key: str | None, kafka_offset: int | None, text: str
