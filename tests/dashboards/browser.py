@@ -72,7 +72,7 @@ class Dashboard:
         # A fixed header is a separate table element.
         tables = self._chart(title).locator("table")
         with suppress(TimeoutError):  # a busy browser draws the rows later than the header
-            tables.last.locator("tbody tr").first.wait_for(timeout=15_000)
+            tables.last.locator("tbody tr").first.wait_for(timeout=60_000)
         header = [each.strip() for each in tables.first.locator("thead th").all_inner_texts()]
         found = []
         for row in tables.last.locator("tbody tr").all():
