@@ -59,7 +59,7 @@ FROM seen_samples;
 CREATE TEMPORARY VIEW candidates AS
 SELECT
   CASE
-    WHEN POSITION(' detected on ' IN `message`) > 0
+    WHEN contains_any(`message`, ' detected on ', ${longest_searched})
       THEN COALESCE(NULLIF(LOWER(REGEXP_EXTRACT(`message`, '${copy_owner}', 2)), ''), `owner`)
     ELSE `owner`
   END AS `owner`,

@@ -9,7 +9,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 from stunwatch.engine.owners import BUCKET, bucket_of_owner
 from stunwatch.jobs.detect import statements
-from stunwatch.jobs.options import quoted
+from stunwatch.jobs.options import filled, quoted
 from tests.detectors.cases import owner_of
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ TEXTS = [
 HEAD = r" Event [81204] [1-1] [2022-03-04T05:06:07.18797Z] [vim.event.EventEx] [] [LAB\op] [] []"
 
 
-def test_the_jvm_and_python_compute_the_same_log_key() -> None:
+def test_the_jvm_and_python_compute_the_same_log_key(java_classes: str) -> None:
     messages = [
         *(f"{HEAD} [{text}]" for text in TEXTS),
         *(f"Event 812 : {text}" for text in TEXTS),
@@ -36,6 +36,9 @@ def test_the_jvm_and_python_compute_the_same_log_key() -> None:
     owner = candidates.partition("SELECT")[2].partition(" AS `owner`")[0]
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     tables.get_config().set("python.executable", sys.executable)
+    tables.get_config().set("pipeline.jars", java_classes)
+    for statement in filled("functions.sql", {}):
+        tables.execute_sql(statement)
     rows = ", ".join(
         f"({number}, '{quoted(message)}', 'vcenter01')" for number, message in enumerate(messages)
     )
