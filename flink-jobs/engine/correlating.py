@@ -23,13 +23,17 @@ from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, 
 from stunwatch.incidents.topology import Topology
 
 LIVE_EVERY_US: Final = 5_000_000
+"""Interval between calculations of live incidents, in event time."""
 
 WAIT_MS: Final = 250
 """How long an event waits for others before incidents are calculated; the step of timers."""
 
 AWAITED_MS: Final = 900_000
-"""How long after a start rows of before a crash wait for their events. The lines between the last
+"""How long after a start rows from before a crash wait for their events. The lines between the last
 checkpoint and the crash are the first that are read again."""
+
+LONGEST_AWAITED: Final = 100_000
+"""Characters of a row from before a crash; a longer one is not compared. It bounds the state."""
 
 FLEET: Final = "fleet"
 """Where the key of a rejected record would be."""
@@ -74,8 +78,9 @@ class LiveIncidents:
         now_ms = self._start(self._now_ms())
         if written_at is not None and topic == INCIDENTS_TOPIC:
             at_us = microseconds(written_at)
-            if not self._correlator.began_us < at_us < self._clock.began_us:
-                return None  # the state already contains it, or it is older than the whole state
+            is_unknown = self._correlator.began_us < at_us < self._clock.began_us
+            if not is_unknown or len(text) > LONGEST_AWAITED:
+                return None  # the state contains it, or it is older than the state, or too long
         return self._told(list(self._fed(topic, text, now_ms)), now_ms)
 
     def on_timer(self, timestamp: int) -> Told | None:

@@ -239,14 +239,14 @@ class Correlator:
             self.is_dirty = True
 
     def stop_waiting(self) -> None:
-        """Treat the rows of before a crash like all others: all lines are read again."""
+        """Treat rows from before a crash like all others: their lines have been read again."""
         for name, each in self.written.items():
             if each.is_awaited:
                 self.written[name] = replace(each, is_awaited=False)
                 self.is_dirty = True
 
     def _stays(self, written: Written, found: Written | None) -> bool:
-        """True for a row of before a crash that the signals do not show yet, or not any more.
+        """True for a row from before a crash that the signals do not show yet, or not any more.
 
         Without an end, its last signals may be missing; a retracted one may appear for a while.
         """
