@@ -1,5 +1,5 @@
--- The runs of each file in a block of lines, rejected lines or samples. Samples of datastores come from lines, which
--- are lines of their own.
+-- The runs of each file in a block of lines, rejected lines or samples, by day of arrival, because lines expire by day.
+-- Samples of datastores come from lines, which are lines of their own.
 CREATE MATERIALIZED VIEW IF NOT EXISTS lines_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -22,7 +22,7 @@ SELECT
     max(received_at) AS last_received_at
 FROM log_lines_stored
 WHERE generation != ''
-GROUP BY generation;
+GROUP BY generation, toDate(received_at);
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS rejects_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
@@ -46,7 +46,7 @@ SELECT
     max(received_at) AS last_received_at
 FROM rejected_lines_stored
 WHERE generation != ''
-GROUP BY generation;
+GROUP BY generation, toDate(received_at);
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS samples_covered_mv TO file_runs_stored
 DEFINER = transform SQL SECURITY DEFINER AS
@@ -70,4 +70,4 @@ SELECT
     max(received_at) AS last_received_at
 FROM latency_samples_stored
 WHERE generation != '' AND object_class != 'datastore'
-GROUP BY generation;
+GROUP BY generation, toDate(received_at);

@@ -1,4 +1,4 @@
--- One row is one run: neighbouring lines of a file that arrived in one block, without missing bytes between them.
+-- One row is one run: neighbouring lines of a file that arrived in one block on one day, with no missing bytes between.
 -- The runs of a file may overlap, because lines may arrive again.
 -- The sort key is its identity; it serves the view coverage: "which bytes of this file did not arrive?" without
 -- reading the lines. Of two equal runs, the one received first is kept. A run expires with its lines (schemas).

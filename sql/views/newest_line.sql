@@ -16,15 +16,11 @@ WITH
         WHERE source IN of_lines OR NOT has_lines
     ) AS newest_live,
 
-    (
-        SELECT argMax(limits_stored.value, set_at)
-        FROM limits_stored
-        WHERE limits_stored.name = 'newest_line_s'
-    ) AS limit_set,
+    (SELECT newest_line_s FROM limits) AS newest_line_s,
 
     -- A host counts as sending by its newest interval of five minutes.
     (
-        SELECT (count(), countIf(bucket_at > now() - toIntervalSecond(greatest(limit_set, 600) + 300)))
+        SELECT (count(), countIf(bucket_at > now() - toIntervalSecond(greatest(newest_line_s, 600) + 300)))
         FROM
         (
             SELECT host, toStartOfFiveMinutes(max(last_received_at)) AS bucket_at
@@ -45,8 +41,7 @@ SELECT
     if(newest_live.1 = 0, NULL, newest_live.3) AS line_at,
     assumeNotNull(newest_live.4) AS source,
     if(newest_live.1 = 0, NULL, greatest(0, dateDiff('second', newest_live.2, as_of))) AS age_s,
-    -- The default of the setting STUNWATCH_NEWEST_LINE_LIMIT_S.
-    if(limit_set > 0, assumeNotNull(limit_set), 600) AS limit_s,
+    assumeNotNull(newest_line_s) AS limit_s,
     assumeNotNull(hosts.1) AS known_hosts,
     assumeNotNull(hosts.2) AS sending_hosts,
     multiIf(

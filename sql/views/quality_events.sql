@@ -132,6 +132,11 @@ WITH
         GROUP BY host, source, hour
     ),
 
+    (SELECT newest_line_s FROM limits) AS limit_s,
+
+    -- The number of intervals with a line of any source, and the newest line.
+    (SELECT (toInt64(uniqExact(bucket)), max(last_received_at)) FROM activity_intervals_stored) AS all_intervals,
+
     -- Intervals with lines of any source are numbered: while all are silent, no source counts as silent.
     intervals AS
     (
@@ -183,7 +188,7 @@ WITH
         SELECT counted.source AS source, counted.host AS host
         FROM counted
         INNER JOIN intervals AS earliest ON counted.first_bucket = earliest.bucket
-        WHERE (SELECT max(intervals.number) FROM intervals) >= earliest.number + counted.heard_in + 1
+        WHERE all_intervals.1 >= earliest.number + counted.heard_in + 1
     ),
 
     heard AS
@@ -234,14 +239,8 @@ WITH
                 PARTITION BY pauses.source, pauses.host ORDER BY pauses.number
                 ROWS BETWEEN 288 PRECEDING AND CURRENT ROW
             ) AS usually_missed,
-            if(
-                pauses.next_number < 0,
-                (SELECT toInt64(max(intervals.number)) FROM intervals) + 1,
-                pauses.next_number
-            ) - toInt64(pauses.number) - 1 AS missed,
-            coalesce(
-                pauses.heard_again_at, (SELECT max(intervals.last_at) FROM intervals)
-            ) AS until_at
+            if(pauses.next_number < 0, all_intervals.1 + 1, pauses.next_number) - toInt64(pauses.number) - 1 AS missed,
+            coalesce(pauses.heard_again_at, all_intervals.2) AS until_at
         FROM pauses
     )
 
@@ -280,36 +279,24 @@ FROM
     FROM gaps
     UNION ALL
     SELECT
-        reinterpretAsUUID(MD5(toString(('ahead', host, source, hour)))) AS event_id,
-        'clock_skew' AS kind, host, source, assumeNotNull(ahead_from) AS started_at,
-        ahead_to AS ended_at, ahead AS count, ahead_line AS evidence,
-        toDateTime64(assumeNotNull(ahead_from), 3, 'UTC') AS detected_at, 'live' AS run_id
+        reinterpretAsUUID(MD5(toString((found.oddity, host, source, hour)))) AS event_id,
+        if(found.oddity = 'late', 'late', 'clock_skew') AS kind, host, source, assumeNotNull(found.from_at) AS started_at,
+        found.to_at AS ended_at, found.lines AS count, found.evidence AS evidence,
+        toDateTime64(if(found.oddity = 'ahead', started_at, first_at), 3, 'UTC') AS detected_at, 'live' AS run_id
     FROM clocks
-    WHERE ahead > 0
-    UNION ALL
-    SELECT
-        reinterpretAsUUID(MD5(toString(('behind', host, source, hour)))) AS event_id,
-        'clock_skew' AS kind, host, source, first_at AS started_at, toNullable(last_at) AS ended_at,
-        behind AS count, behind_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
-        'live' AS run_id
-    FROM clocks
-    WHERE is_behind
-    UNION ALL
-    SELECT
-        reinterpretAsUUID(MD5(toString(('doubted', host, source, hour)))) AS event_id,
-        'clock_skew' AS kind, host, source, first_at AS started_at, toNullable(last_at) AS ended_at,
-        doubted AS count, doubted_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
-        'live' AS run_id
-    FROM clocks
-    WHERE doubted > 0
-    UNION ALL
-    SELECT
-        reinterpretAsUUID(MD5(toString(('late', host, source, hour)))) AS event_id,
-        'late' AS kind, host, source, assumeNotNull(late_from) AS started_at, late_to AS ended_at,
-        late AS count, late_line AS evidence, toDateTime64(first_at, 3, 'UTC') AS detected_at,
-        'live' AS run_id
-    FROM clocks
-    WHERE late > 0 AND NOT is_behind
+    ARRAY JOIN
+        arrayFilter(each -> each.lines > 0, CAST(
+            [
+                ('ahead', ahead_from, ahead_to, ahead, ahead_line),
+                ('behind', first_at, last_at, if(is_behind, behind, 0), behind_line),
+                ('doubted', first_at, last_at, doubted, doubted_line),
+                ('late', late_from, late_to, if(is_behind, 0, late), late_line)
+            ],
+            'Array(Tuple(
+                oddity String, from_at Nullable(DateTime64(6, \'UTC\')), to_at Nullable(DateTime64(6, \'UTC\')),
+                lines UInt64, evidence Array(String)
+            ))'
+        )) AS found
     UNION ALL
     SELECT
         reinterpretAsUUID(MD5(toString(('silent_source', host, source, last_at)))) AS event_id,
@@ -325,10 +312,10 @@ FROM
         reinterpretAsUUID(MD5(toString(('no_live_lines', from_at)))) AS event_id,
         'no_live_lines' AS kind, '' AS host, '' AS source, from_at AS started_at, until_at AS ended_at,
         toUInt64(unheard_s) AS count, [] AS evidence,
-        toDateTime64(from_at + toIntervalSecond((SELECT limit_s FROM newest_line)), 3, 'UTC') AS detected_at,
+        toDateTime64(from_at + toIntervalSecond(limit_s), 3, 'UTC') AS detected_at,
         'live' AS run_id
     FROM unheard
-    WHERE unheard_s > (SELECT limit_s FROM newest_line)
+    WHERE unheard_s > limit_s
     UNION ALL
     SELECT
         reinterpretAsUUID(MD5(toString(('borrowed_name', host, peer)))) AS event_id,

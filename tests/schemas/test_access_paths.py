@@ -114,6 +114,7 @@ ALONE = {
     "incidents": "thousands of rows, each with lists of hosts",
     "inventory": "one row per LUN of a host",
     "inventory_at": "one row per LUN of a host",
+    "limits": "one row",
     "mutes": "entered by people",
     "newest_line": "one row",
     "open_snapshots_at": "one row per open snapshot",

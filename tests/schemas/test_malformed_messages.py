@@ -226,7 +226,11 @@ CONVERTS = re.compile(
     r"\b(?:to(?:U?Int\d+|Float\d+|Decimal\d+|DateTime(?:64)?|Date(?:32)?|UUID|IPv\d)"
     r"|parseDateTime\w*?(?<!OrNull)(?<!OrZero)|throwIf|accurateCast|reinterpret\w*)\("
 )
-CANNOT_FAIL = {"toDateTime(toStartOfHour(window_start), 'UTC')", "toDate(received_at)"}
+CANNOT_FAIL = {
+    "toDateTime(toStartOfHour(window_start), 'UTC')",
+    "toDate(received_at)",
+    "toDate(last_received_at)",
+}
 """Conversions of values that are already times."""
 
 

@@ -157,7 +157,9 @@ final class LineFilter {
     }
 
     private void skipSpaces() {
+        // Nearly always there is none: one comparison tells.
         while (at < bytes.length
+                && bytes[at] <= ' '
                 && (bytes[at] == ' ' || bytes[at] == '\n' || bytes[at] == '\r' || bytes[at] == '\t')) {
             at++;
         }
