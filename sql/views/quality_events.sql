@@ -279,24 +279,18 @@ FROM
     FROM gaps
     UNION ALL
     SELECT
-        reinterpretAsUUID(MD5(toString((found.oddity, host, source, hour)))) AS event_id,
-        if(found.oddity = 'late', 'late', 'clock_skew') AS kind, host, source, assumeNotNull(found.from_at) AS started_at,
-        found.to_at AS ended_at, found.lines AS count, found.evidence AS evidence,
-        toDateTime64(if(found.oddity = 'ahead', started_at, first_at), 3, 'UTC') AS detected_at, 'live' AS run_id
+        reinterpretAsUUID(MD5(toString((oddity, host, source, hour)))) AS event_id,
+        if(oddity = 'late', 'late', 'clock_skew') AS kind, host, source, assumeNotNull(from_at) AS started_at,
+        to_at AS ended_at, odd_lines AS count, evidence,
+        toDateTime64(if(oddity = 'ahead', started_at, first_at), 3, 'UTC') AS detected_at, 'live' AS run_id
     FROM clocks
     ARRAY JOIN
-        arrayFilter(each -> each.lines > 0, CAST(
-            [
-                ('ahead', ahead_from, ahead_to, ahead, ahead_line),
-                ('behind', first_at, last_at, if(is_behind, behind, 0), behind_line),
-                ('doubted', first_at, last_at, doubted, doubted_line),
-                ('late', late_from, late_to, if(is_behind, 0, late), late_line)
-            ],
-            'Array(Tuple(
-                oddity String, from_at Nullable(DateTime64(6, \'UTC\')), to_at Nullable(DateTime64(6, \'UTC\')),
-                lines UInt64, evidence Array(String)
-            ))'
-        )) AS found
+        ['ahead', 'behind', 'doubted', 'late'] AS oddity,
+        [ahead_from, first_at, first_at, late_from] AS from_at,
+        [ahead_to, last_at, last_at, late_to] AS to_at,
+        [ahead, if(is_behind, behind, 0), doubted, if(is_behind, 0, late)] AS odd_lines,
+        [ahead_line, behind_line, doubted_line, late_line] AS evidence
+    WHERE odd_lines > 0
     UNION ALL
     SELECT
         reinterpretAsUUID(MD5(toString(('silent_source', host, source, last_at)))) AS event_id,

@@ -34,7 +34,7 @@ BENCH_TOPICS = (BENCH_TOPIC, START_TOPIC)
 JOBS = ("noop", "live", "live+100", "consumer")
 """What is measured, in turn. `live+100` has a hundred more literals than the detectors need."""
 
-STORMS = {0.1: 0.1, 1.0: 0.02}
+STORMS = {0.1: 0.3, 1.0: 0.03}
 """Shares of lines that a detector reads, and how many records they are measured with, as a share of
 the usual number."""
 

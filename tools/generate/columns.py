@@ -68,7 +68,8 @@ def _stored(field: Field) -> str:
 
 
 def _value(name: str, field: Field) -> str:
-    value = f"event.{name}"
+    # ClickHouse takes half a millisecond to find a name such as event.host, for every block.
+    value = f"tupleElement(event, '{name}')"
     if field["type"] == "time":
         # Without an exception: only values that passed the checks arrive here.
         unknown = "OrNull" if _is_nullable(field) else "OrZero"

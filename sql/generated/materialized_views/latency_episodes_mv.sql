@@ -1,4 +1,5 @@
 -- Generated from schemas/latency_episode.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_episodes_mv TO latency_episodes_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -23,24 +24,24 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.object_class AS object_class,
-    event.device AS device,
-    event.metric AS metric,
-    event.origin AS origin,
-    event.kind AS kind,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC') AS ended_at,
-    event.threshold_ms AS threshold_ms,
-    event.peak_ms AS peak_ms,
-    event.mean_ms AS mean_ms,
-    event.baseline_ms AS baseline_ms,
-    event.samples AS samples,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'object_class') AS object_class,
+    tupleElement(event, 'device') AS device,
+    tupleElement(event, 'metric') AS metric,
+    tupleElement(event, 'origin') AS origin,
+    tupleElement(event, 'kind') AS kind,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrNull(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'threshold_ms') AS threshold_ms,
+    tupleElement(event, 'peak_ms') AS peak_ms,
+    tupleElement(event, 'mean_ms') AS mean_ms,
+    tupleElement(event, 'baseline_ms') AS baseline_ms,
+    tupleElement(event, 'samples') AS samples,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.latency' AND fault = '';

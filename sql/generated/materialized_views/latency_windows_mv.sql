@@ -1,4 +1,5 @@
 -- Generated from schemas/latency_window.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_windows_mv TO latency_windows_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -23,24 +24,24 @@ WITH
         samples UInt64
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.object_class AS object_class,
-    event.device AS device,
-    if(event.origin = '', 'esxtop', event.origin) AS origin,
-    event.window_seconds AS window_seconds,
-    parseDateTime64BestEffortOrZero(event.window_start, 3, 'UTC') AS window_start,
-    parseDateTime64BestEffortOrZero(event.window_end, 3, 'UTC') AS window_end,
-    event.avg_davg_ms AS avg_davg_ms,
-    event.p95_davg_ms AS p95_davg_ms,
-    event.max_davg_ms AS max_davg_ms,
-    event.avg_kavg_ms AS avg_kavg_ms,
-    event.max_kavg_ms AS max_kavg_ms,
-    event.commands AS commands,
-    event.samples AS samples
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'object_class') AS object_class,
+    tupleElement(event, 'device') AS device,
+    if(tupleElement(event, 'origin') = '', 'esxtop', tupleElement(event, 'origin')) AS origin,
+    tupleElement(event, 'window_seconds') AS window_seconds,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'window_start'), 3, 'UTC') AS window_start,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'window_end'), 3, 'UTC') AS window_end,
+    tupleElement(event, 'avg_davg_ms') AS avg_davg_ms,
+    tupleElement(event, 'p95_davg_ms') AS p95_davg_ms,
+    tupleElement(event, 'max_davg_ms') AS max_davg_ms,
+    tupleElement(event, 'avg_kavg_ms') AS avg_kavg_ms,
+    tupleElement(event, 'max_kavg_ms') AS max_kavg_ms,
+    tupleElement(event, 'commands') AS commands,
+    tupleElement(event, 'samples') AS samples
 FROM events
 WHERE topic = 'events.latency_window' AND fault = '';

@@ -1,4 +1,5 @@
 -- Generated from schemas/nfs_server.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS nfs_servers_mv TO nfs_servers_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -18,19 +19,19 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.server AS server,
-    event.share AS share,
-    event.datastore_uuid AS datastore_uuid,
-    event.datastore AS datastore,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC') AS ended_at,
-    event.duration_ms AS duration_ms,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'server') AS server,
+    tupleElement(event, 'share') AS share,
+    tupleElement(event, 'datastore_uuid') AS datastore_uuid,
+    tupleElement(event, 'datastore') AS datastore,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrNull(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'duration_ms') AS duration_ms,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.nfs' AND fault = '';

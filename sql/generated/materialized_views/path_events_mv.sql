@@ -1,4 +1,5 @@
 -- Generated from schemas/path_event.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS path_events_mv TO path_events_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -17,18 +18,18 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.path AS path,
-    event.device AS device,
-    event.datastore AS datastore,
-    event.kind AS kind,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC') AS ended_at,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'path') AS path,
+    tupleElement(event, 'device') AS device,
+    tupleElement(event, 'datastore') AS datastore,
+    tupleElement(event, 'kind') AS kind,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrNull(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.path' AND fault = '';

@@ -1,4 +1,5 @@
 -- Generated from schemas/quality_event.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS quality_events_mv TO quality_events_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -18,19 +19,19 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.kind AS kind,
-    event.host AS host,
-    event.source AS source,
-    event.vm AS vm,
-    event.datastore AS datastore,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrZero(event.ended_at, 6, 'UTC') AS ended_at,
-    event.count AS count,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'kind') AS kind,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'source') AS source,
+    tupleElement(event, 'vm') AS vm,
+    tupleElement(event, 'datastore') AS datastore,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'count') AS count,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.quality' AND fault = '';

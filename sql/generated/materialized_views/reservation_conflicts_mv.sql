@@ -1,4 +1,5 @@
 -- Generated from schemas/reservation_conflict.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS reservation_conflicts_mv TO reservation_conflicts_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -27,28 +28,28 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.world_id AS world_id,
-    event.opcode AS opcode,
-    event.first_remaining AS first_remaining,
-    event.last_remaining AS last_remaining,
-    event.steps AS steps,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrZero(event.ended_at, 6, 'UTC') AS ended_at,
-    event.duration_ms AS duration_ms,
-    event.eta_ms AS eta_ms,
-    event.outcome AS outcome,
-    event.device AS device,
-    event.path AS path,
-    event.datastore AS datastore,
-    event.dialect AS dialect,
-    event.is_stuck AS is_stuck,
-    event.is_expected AS is_expected,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'world_id') AS world_id,
+    tupleElement(event, 'opcode') AS opcode,
+    tupleElement(event, 'first_remaining') AS first_remaining,
+    tupleElement(event, 'last_remaining') AS last_remaining,
+    tupleElement(event, 'steps') AS steps,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'duration_ms') AS duration_ms,
+    tupleElement(event, 'eta_ms') AS eta_ms,
+    tupleElement(event, 'outcome') AS outcome,
+    tupleElement(event, 'device') AS device,
+    tupleElement(event, 'path') AS path,
+    tupleElement(event, 'datastore') AS datastore,
+    tupleElement(event, 'dialect') AS dialect,
+    tupleElement(event, 'is_stuck') AS is_stuck,
+    tupleElement(event, 'is_expected') AS is_expected,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.reservation' AND fault = '';

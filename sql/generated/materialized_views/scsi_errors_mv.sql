@@ -1,4 +1,5 @@
 -- Generated from schemas/scsi_error.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS scsi_errors_mv TO scsi_errors_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -22,23 +23,23 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.device AS device,
-    event.path AS path,
-    event.opcode AS opcode,
-    event.host_status AS host_status,
-    event.device_status AS device_status,
-    event.plugin_status AS plugin_status,
-    event.sense AS sense,
-    event.is_expected AS is_expected,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrZero(event.ended_at, 6, 'UTC') AS ended_at,
-    event.count AS count,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'device') AS device,
+    tupleElement(event, 'path') AS path,
+    tupleElement(event, 'opcode') AS opcode,
+    tupleElement(event, 'host_status') AS host_status,
+    tupleElement(event, 'device_status') AS device_status,
+    tupleElement(event, 'plugin_status') AS plugin_status,
+    tupleElement(event, 'sense') AS sense,
+    tupleElement(event, 'is_expected') AS is_expected,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'count') AS count,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.scsi' AND fault = '';

@@ -1,4 +1,5 @@
 -- Generated from schemas/snapshot_operation.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS snapshot_operations_mv TO snapshot_operations_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -28,29 +29,29 @@ WITH
         evidence Array(String)
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.host AS host,
-    event.vm AS vm,
-    event.datastore AS datastore,
-    event.kind AS kind,
-    event.name AS name,
-    event.op_id AS op_id,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    parseDateTime64BestEffortOrNull(event.ended_at, 6, 'UTC') AS ended_at,
-    event.duration_ms AS duration_ms,
-    event.outcome AS outcome,
-    event.iterations AS iterations,
-    event.helper_sizes AS helper_sizes,
-    event.is_converging AS is_converging,
-    event.delta_bytes AS delta_bytes,
-    event.pages AS pages,
-    event.lazy_io_ms AS lazy_io_ms,
-    event.pages_per_second AS pages_per_second,
-    event.formula_ms AS formula_ms,
-    event.evidence AS evidence
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'vm') AS vm,
+    tupleElement(event, 'datastore') AS datastore,
+    tupleElement(event, 'kind') AS kind,
+    tupleElement(event, 'name') AS name,
+    tupleElement(event, 'op_id') AS op_id,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    parseDateTime64BestEffortOrNull(tupleElement(event, 'ended_at'), 6, 'UTC') AS ended_at,
+    tupleElement(event, 'duration_ms') AS duration_ms,
+    tupleElement(event, 'outcome') AS outcome,
+    tupleElement(event, 'iterations') AS iterations,
+    tupleElement(event, 'helper_sizes') AS helper_sizes,
+    tupleElement(event, 'is_converging') AS is_converging,
+    tupleElement(event, 'delta_bytes') AS delta_bytes,
+    tupleElement(event, 'pages') AS pages,
+    tupleElement(event, 'lazy_io_ms') AS lazy_io_ms,
+    tupleElement(event, 'pages_per_second') AS pages_per_second,
+    tupleElement(event, 'formula_ms') AS formula_ms,
+    tupleElement(event, 'evidence') AS evidence
 FROM events
 WHERE topic = 'events.snapshot' AND fault = '';

@@ -1,4 +1,5 @@
 -- Generated from schemas/task.yaml by `make generate`.
+-- noqa: disable=AL03
 CREATE MATERIALIZED VIEW IF NOT EXISTS tasks_mv TO tasks_stored
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -20,21 +21,21 @@ WITH
         message String
     )') AS event
 SELECT
-    event.event_id AS event_id,
-    event.revision AS revision,
-    event.is_deleted AS is_deleted,
+    tupleElement(event, 'event_id') AS event_id,
+    tupleElement(event, 'revision') AS revision,
+    tupleElement(event, 'is_deleted') AS is_deleted,
     topic_time AS detected_at,
-    event.run_id AS run_id,
-    event.kind AS kind,
-    event.user_name AS user_name,
-    parseDateTime64BestEffortOrZero(event.started_at, 6, 'UTC') AS started_at,
-    event.host AS host,
-    event.vm AS vm,
-    event.datastore AS datastore,
-    event.vm_name AS vm_name,
-    event.snapshot_name AS snapshot_name,
-    event.vcenter AS vcenter,
-    event.task_key AS task_key,
-    event.message AS message
+    tupleElement(event, 'run_id') AS run_id,
+    tupleElement(event, 'kind') AS kind,
+    tupleElement(event, 'user_name') AS user_name,
+    parseDateTime64BestEffortOrZero(tupleElement(event, 'started_at'), 6, 'UTC') AS started_at,
+    tupleElement(event, 'host') AS host,
+    tupleElement(event, 'vm') AS vm,
+    tupleElement(event, 'datastore') AS datastore,
+    tupleElement(event, 'vm_name') AS vm_name,
+    tupleElement(event, 'snapshot_name') AS snapshot_name,
+    tupleElement(event, 'vcenter') AS vcenter,
+    tupleElement(event, 'task_key') AS task_key,
+    tupleElement(event, 'message') AS message
 FROM events
 WHERE topic = 'events.task' AND fault = '';

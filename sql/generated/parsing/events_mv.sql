@@ -513,30 +513,33 @@ WITH
     arrayMap(
         name -> transform(concat(topic, ' ', name), kinds_of_fields.1, kinds_of_fields.2, -1), names
     ) AS field_kinds,
+    -- Once each: for every block, ClickHouse analyses the query with all lists in it.
+    arrayMap(number -> transform(number, kinds.1, kinds.2, ''), field_kinds) AS field_types,
+    arrayMap(number -> transform(number, kinds.1, kinds.4, 0), field_kinds) AS field_leasts,
+    arrayMap(number -> transform(number, kinds.1, kinds.5, 0), field_kinds) AS field_mosts,
     -- The first field whose value does not have the field's type.
     arrayFirstIndex(
-        (member, number) -> number != -1
+        (member, number, kind, least, most) -> number != -1
             AND NOT (member.2 = 'null' AND transform(number, kinds.1, kinds.3, 0))
             AND NOT multiIf(
-                (transform(number, kinds.1, kinds.2, '') AS kind) = 'a string', startsWith(member.2, '"'),
+                kind = 'a string', startsWith(member.2, '"'),
                 kind = 'a non-empty string', match(member.2, '^"[^"]'),
                 kind = 'a known value', transform(concat(toString(number), ' ', member.2), known_values, known_values, '') != '', -- noqa: LT05
                 kind = 'a UTC time', match(member.2, '^"(?:(?:19|2[0-2])[0-9]{2}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:(?:19|2[0-2])(?:0[48]|[2468][048]|[13579][26])|2000)-02-29)T(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]{1,9})?Z"$'), -- noqa: LT05
                 kind = 'a UUID', match(member.2, '^"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"$'), -- noqa: LT05
                 kind = 'an integer in its range', match(member.2, '^[0-9]{1,20}$') AND coalesce(
-                    toUInt128OrNull(member.2) BETWEEN transform(number, kinds.1, kinds.4, 0) AND transform(number, kinds.1, kinds.5, 0), 0 -- noqa: LT05
+                    toUInt128OrNull(member.2) BETWEEN least AND most, 0
                 ),
                 kind = 'a number', match(member.2, '^[-0-9]'),
                 kind = 'a positive number', match(member.2, '^[0-9]'),
                 kind = 'true or false', member.2 IN ('true', 'false'),
                 kind = 'a string within its length limit', startsWith(member.2, '"')
-                    AND lengthUTF8(JSONExtractString(member.2)) <= transform(number, kinds.1, kinds.5, 0),
+                    AND lengthUTF8(JSONExtractString(member.2)) <= most,
                 kind = 'a string in its format', match(member.2, transform(number, kinds.1, kinds.6, '')),
                 startsWith(member.2, '[')
                 -- JSONExtractArrayRaw returns an empty list if a number is too large for 64 bits.
                 AND (member.2 = '[]') = empty(JSONExtractArrayRaw(member.2))
-                AND length(JSONExtractArrayRaw(member.2))
-                    BETWEEN transform(number, kinds.1, kinds.4, 0) AND transform(number, kinds.1, kinds.5, 0)
+                AND length(JSONExtractArrayRaw(member.2)) BETWEEN least AND most
                 AND arrayAll(
                     item -> multiIf(
                         kind = 'a list of strings', startsWith(item, '"'),
@@ -555,7 +558,7 @@ WITH
                     JSONExtractArrayRaw(member.2)
                 )
             ),
-        members, field_kinds
+        members, field_kinds, field_types, field_leasts, field_mosts
     ) AS wrong
 SELECT
     _topic AS topic,
@@ -564,7 +567,7 @@ SELECT
         length(names) != length(arrayDistinct(names)), 'duplicate field',
         NOT has(required_of_topics.1, topic), 'unknown topic',
         notEmpty(missing), concat(missing[1], ' is missing'),
-        wrong != 0, concat(names[wrong], ' is not ', transform(field_kinds[wrong], kinds.1, kinds.2, '')),
+        wrong != 0, concat(names[wrong], ' is not ', field_types[wrong]),
         ''
     ) AS fault,
     raw,
