@@ -1,4 +1,4 @@
--- One row with the limits that other views need.
+-- One row is all limits that other views need; there is always one.
 -- Internal: users set them in their settings.
 CREATE OR REPLACE VIEW limits
 DEFINER = transform SQL SECURITY DEFINER AS
