@@ -284,8 +284,8 @@ def _open_shards(clickhouse: ClickHouse, file: SqlFile, cluster: Cluster) -> Non
 
     Rows with the same identity must be in the same shard, or the engine could not merge them. So
     the shard is selected by columns of the sorting key at the table's creation: by those of the log
-    key if there are any, so that the rows of a log are together. Events, which are few, are spread
-    by their whole identity. This choice never changes (docs/decisions/0029).
+    key if there are any, so that the rows of a log are together, else by the file. Events, which
+    are few, are spread by their whole identity. This choice never changes (docs/decisions/0029).
     """
     for shard in file.created:
         name = shard.removesuffix(SHARD)
@@ -309,9 +309,11 @@ def _open_shards(clickhouse: ClickHouse, file: SqlFile, cluster: Cluster) -> Non
             )
         ]
         of_log = [column for column in LOG_KEY if column in key and "event_id" not in key]
+        of_file = [column for column in key if column == "generation"]
+        by = of_log or of_file or key
         clickhouse.command(
             f"CREATE TABLE {name} AS {shard} ENGINE = Distributed("
-            f"'{cluster.name}', 'stunwatch', '{shard}', cityHash64({', '.join(of_log or key)}))"
+            f"'{cluster.name}', 'stunwatch', '{shard}', cityHash64({', '.join(by)}))"
         )
 
 
