@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
+from stunwatch.ingest import yaml_file
 
 PARSERS = Path(__file__).with_name("parsers.yaml")
 
@@ -85,7 +85,7 @@ def to_python(regex: str) -> str:
 @lru_cache(maxsize=1)
 def _parsers() -> dict[str, str]:
     """Return every regex of `parsers.yaml` by name, in the order of the file."""
-    parsers = yaml.safe_load(PARSERS.read_text(encoding="utf-8"))["parsers"]
+    parsers = yaml_file.read(PARSERS)["parsers"]
     return {parser["name"]: parser["regex"] for parser in parsers}
 
 

@@ -11,16 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from stunwatch.folders import ROOT
+from stunwatch.ingest import yaml_file
 
 SCHEMAS: Final = ROOT / "schemas"
 COMMON: Final = SCHEMAS / "common.yaml"
 FOR_EVER: Final = "for ever"
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Field = Mapping[str, Any]
 """A field's keys, such as `type`, `optional` and `meaning`."""
@@ -123,5 +121,5 @@ def _common() -> dict[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load(path.read_text(), _Loader)  # noqa: S506 (safe loaders)
+    found: dict[str, Any] = yaml_file.read(path)
     return found

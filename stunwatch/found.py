@@ -192,7 +192,7 @@ def count_events(
         consumer.assign([TopicPartition(*place, starts[place]) for place in left])
         moved_at = time.monotonic()
         while left:
-            messages = consumer.consume(1000, timeout=0.2)
+            messages = consumer.consume(1000, timeout=0.05)
             left -= set(_taken(messages, found, ends))
             if any(not each.error() for each in messages):
                 moved_at = time.monotonic()

@@ -133,54 +133,57 @@ def run(
     outcome = Outcome(run_id)
     clickhouse = as_user(settings, "analyst")
     access = kafka_access(settings, "replay")
-    # Fail early if the pipeline is not running. Later calls wait for an unreachable broker.
-    Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
-    kafka = Kafka(access)
-    outcome.events_from = kafka.ends(found.topics())
     counts: list[tuple[str, str, int, int]] = []
-    with (
-        _progress(settings, console) as show,
-        _interruptible(clickhouse, show, outcome, counts),
-    ):
+    with _progress(settings, console) as show:
+        # First, because a new producer may need half a second until it can send.
         shipper = Shipper(access, show.waiting)
-        show.stage("sending", what.size_bytes)
-        uptimes = UptimeClock()
-        span = EventSpan()
-        files = InOrder(what.files, lambda file: reading_of(file, run_id, options, uptimes))
-        try:
-            for messages in files:
-                span.look(messages)
-                for topic, batch in by_topic(messages):
-                    shipper.send(topic, batch)
-                show.at(files.consumed_bytes)
-        finally:
-            for file, reading in files.begun:
-                counts.append((file.name, file.generation, reading.bytes_read, reading.lines_read))
-                outcome.read += reading.lines_read
-                if reading.problem:
-                    outcome.problems.append(f"{reading.problem.path}: {reading.problem.sentence}")
-        shipper.flush()
-        ends = kafka.ends([BACKFILL, ESXTOP])
-        show.stage("detecting", None)
-        wait_until_detected(
-            settings, kafka, ends, lambda: _nudge(shipper, run_id, ends), show.waiting
-        )
-        show.stage("storing", None)
-        for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
-            of_topic = {place: end for place, end in ends.items() if place[0] == topic}
-            wait_until_read(kafka, group, of_topic, show.waiting)
-        # Only now: ClickHouse's record queues write to this topic the records that break the
-        # schema.
-        rejected_ends = kafka.ends([REJECTED])
-        wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
-        wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
-        show.stage("correlating", None)
-        if judge(settings, run_id, span.span_us, show.waiting):
-            ends = kafka.ends([INCIDENTS_TOPIC])
-            wait_until_read(kafka, "clickhouse-events", ends, show.waiting)
-        outcome.events_to = kafka.ends(found.topics())
-        show.stage("counting", None)
-        count(clickhouse, counts, outcome)
+        # Fail early if the pipeline is not running. Later calls wait for an unreachable broker.
+        Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
+        kafka = Kafka(access)
+        outcome.events_from = kafka.ends(found.topics())
+        with _interruptible(clickhouse, show, outcome, counts):
+            show.stage("sending", what.size_bytes)
+            uptimes = UptimeClock()
+            span = EventSpan()
+            files = InOrder(what.files, lambda file: reading_of(file, run_id, options, uptimes))
+            try:
+                for messages in files:
+                    span.look(messages)
+                    for topic, batch in by_topic(messages):
+                        shipper.send(topic, batch)
+                    show.at(files.consumed_bytes)
+            finally:
+                for file, reading in files.begun:
+                    counts.append(
+                        (file.name, file.generation, reading.bytes_read, reading.lines_read)
+                    )
+                    outcome.read += reading.lines_read
+                    if reading.problem:
+                        outcome.problems.append(
+                            f"{reading.problem.path}: {reading.problem.sentence}"
+                        )
+            shipper.flush()
+            ends = kafka.ends([BACKFILL, ESXTOP])
+            show.stage("detecting", None)
+            wait_until_detected(
+                settings, kafka, ends, lambda: _nudge(shipper, run_id, ends), show.waiting
+            )
+            show.stage("storing", None)
+            for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
+                of_topic = {place: end for place, end in ends.items() if place[0] == topic}
+                wait_until_read(kafka, group, of_topic, show.waiting)
+            # Only now: ClickHouse's record queues write to this topic the records that break the
+            # schema.
+            rejected_ends = kafka.ends([REJECTED])
+            wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
+            wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
+            show.stage("correlating", None)
+            if judge(settings, run_id, span.span_us, show.waiting):
+                ends = kafka.ends([INCIDENTS_TOPIC])
+                wait_until_read(kafka, "clickhouse-events", ends, show.waiting)
+            outcome.events_to = kafka.ends(found.topics())
+            show.stage("counting", None)
+            count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
 

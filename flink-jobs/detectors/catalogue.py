@@ -11,8 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-import yaml
-
+from stunwatch.ingest import yaml_file
 from stunwatch.ingest.heads import to_python
 
 
@@ -118,7 +117,7 @@ def _module(name: str, part: str) -> ModuleType:
 def detector(name: str) -> Detector:
     """Load the detector of this folder. Raise KeyError if a field is missing."""
     folder = Path(__file__).parent / name
-    fields = yaml.safe_load((folder / "detector.yaml").read_text())
+    fields = yaml_file.read(folder / "detector.yaml")
     return Detector(
         name=fields["name"],
         version=fields["version"],

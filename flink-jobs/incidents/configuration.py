@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
+from stunwatch.ingest import yaml_file
 
-_FIGURES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("incidents.yaml").read_text())
+_FIGURES: dict[str, Any] = yaml_file.read(Path(__file__).with_name("incidents.yaml"))
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US

@@ -12,14 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from stunwatch.incidents.configuration import CLOSING_US, LONE_STUN_US
 from stunwatch.incidents.figures import Peak, peak_of
 from stunwatch.incidents.grouping import Trouble
 from stunwatch.incidents.signals import SNAPSHOTS, Signal
 from stunwatch.incidents.topology import Device, Topology
 from stunwatch.incidents.wording import counted, listed, milliseconds, seconds
+from stunwatch.ingest import yaml_file
 
 _HITACHI, _EQUALLOGIC = "naa.60060e8", "naa.6090a0"
 """Prefixes of their device names: a name contains the number of the vendor."""
@@ -120,7 +119,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """All rules, in the order of the file."""
-    loaded = yaml.safe_load(Path(__file__).with_name("next_steps.yaml").read_text())
+    loaded = yaml_file.read(Path(__file__).with_name("next_steps.yaml"))
     return tuple(Rule(**each) for each in loaded)
 
 

@@ -6,7 +6,9 @@ SETTINGS
     kafka_topic_list = 'esxi.syslog,esxi.vmware_log,esxi.backfill',
     kafka_group_name = 'clickhouse-records',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream';
+    kafka_handle_error_mode = 'stream',
+    -- The default of 500 ms, after every block, would be most of the latency of a rare line.
+    kafka_consumer_reschedule_ms = 10;
 
 -- Passes records from the Kafka table to the views that fill the stored tables; it stores nothing.
 -- `fault` is the reason for a rejection. It is empty for nearly all records.

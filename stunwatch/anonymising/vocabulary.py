@@ -11,10 +11,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from stunwatch.detectors.catalogue import detectors
-from stunwatch.ingest import heads
+from stunwatch.ingest import heads, yaml_file
 
 _FILE = Path(__file__).with_name("vocabulary.txt")
 
@@ -66,7 +64,7 @@ def needed() -> frozenset[str]:
     texts = [_IN_CODE]
     for each in detectors():
         texts += [*each.literals, *(_text_of(regex.pattern) for regex in each.patterns.values())]
-    parsers = yaml.safe_load(heads.PARSERS.read_text(encoding="utf-8"))["parsers"]
+    parsers = yaml_file.read(heads.PARSERS)["parsers"]
     texts += [_text_of(parser["regex"]) for parser in parsers]
     return frozenset(word.lower() for text in texts for word in _WORD.findall(text))
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-import yaml
+from stunwatch.ingest import yaml_file
 
 FILE = Path(__file__).with_name("live.yaml")
 
@@ -74,7 +74,7 @@ def made_up_names() -> set[str]:
 @cache
 def load() -> Scenario:
     """Return the bundled scenario."""
-    read = yaml.safe_load(FILE.read_text())
+    read = yaml_file.read(FILE)
     lines = (
         ScenarioLine(float(each["at_s"]), each.get("vm", ""), each["line"])
         for each in read["lines"]

@@ -12,11 +12,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import yaml
-
 from stunwatch import access
 from stunwatch.definitions import events
 from stunwatch.errors import UserError
+from stunwatch.ingest import yaml_file
 from stunwatch.local import checks, principals
 from stunwatch.local.component import Component, Launch
 from stunwatch.settings import ROOT, Settings, versions
@@ -113,7 +112,7 @@ def wanted_topics() -> dict[str, dict[str, Any]]:
 
     The topics of records are in topics.yaml, those of events in schemas/.
     """
-    text = yaml.safe_load((CONFIG / "topics.yaml").read_text())
+    text = yaml_file.read(CONFIG / "topics.yaml")
     defaults = text["defaults"]
     of_events = {
         topic: {"config": {**text["events"]["config"], "retention.ms": event.kafka_ms}}

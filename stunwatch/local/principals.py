@@ -12,12 +12,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stunwatch import access
 from stunwatch.access import IN_ITS_FILES, PRINCIPALS
 from stunwatch.definitions import events
 from stunwatch.errors import UserError
+from stunwatch.ingest import yaml_file
 from stunwatch.local import checks
 from stunwatch.local.passwords import made_once
 from stunwatch.settings import ROOT, Settings
@@ -67,7 +66,7 @@ def apply(settings: Settings, admin: Any) -> None:
 
 def granted() -> dict[str, list[dict[str, Any]]]:
     """Return {principal: its permissions}: those of acls.yaml, and of the topics of events."""
-    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(ACLS.read_text())
+    found: dict[str, list[dict[str, Any]]] = yaml_file.read(ACLS)
     for topic, event in events().items():
         for right, principals in (("read", event.read_by), ("write", event.written_by)):
             for each in principals:

@@ -7,7 +7,9 @@ SETTINGS
     kafka_topic_list = 'events.incident,events.inventory,events.latency,events.latency_window,events.nfs,events.path,events.quality,events.reservation,events.scsi,events.snapshot,events.stun,events.task,events.unmap', -- noqa: LT05
     kafka_group_name = 'clickhouse-events',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream';
+    kafka_handle_error_mode = 'stream',
+    -- The default of 500 ms, after every block, would be most of the latency of a rare event.
+    kafka_consumer_reschedule_ms = 10;
 
 -- Passes events from the Kafka table to the views that fill the stored tables; it stores nothing.
 -- `fault` is the reason for a rejection; `topic_time` is when the event was detected.
