@@ -72,6 +72,8 @@ _PROGRAM_FILE = re.compile(
 # The operation id in the head of a host's line, also as structured data. Longer ids are ignored.
 _OP_ID = re.compile(r"""[ \[]opI[dD]="?([^\s\[\]()"',;]{1,200})(?![^\s\[\]()"',;])""")
 _ADDRESS = re.compile(r"[\d.]+|[^:\n]*:.*")
+# datastore1 of the installer, and the name that vCenter gives to another one: `datastore1 (2)`.
+_LOCAL_DATASTORE = re.compile(r"datastore1(?: \(\d{1,5}\))?")
 _HOSTS_KNOWN: Final = 1024
 _PEERS_KNOWN: Final = 1024
 _NO_GROUPS: Groups = (None,) * (len(FIELDS) - 2)
@@ -81,8 +83,9 @@ _NO_GROUPS: Groups = (None,) * (len(FIELDS) - 2)
 class Origin:
     """Where lines come from, with defaults for what the lines do not contain.
 
-    `host`, `vm` and `datastore` come from options or from the folder. Lines without a `file` were
-    received over the network from `peer`.
+    `host`, `vm` and `datastore` come from options or from the folder; `datastore` is the name in
+    the whole fleet (datastore_name). Lines without a `file` were received over the network from
+    `peer`.
     """
 
     run_id: str
@@ -133,6 +136,18 @@ def cut(raw: bytes) -> bytes:
 def owner_key(host: str) -> str:
     """Return a host's Kafka key: its first label in lower case, or a whole IP address."""
     return host if _ADDRESS.fullmatch(host) else host.partition(".")[0].lower()
+
+
+def datastore_name(name: str, host: str | None) -> str:
+    """Return the name by which a datastore is known in the whole fleet.
+
+    The installer of ESXi creates `datastore1` on the first local disk of every host, and vCenter
+    tells such datastores apart by a number, which repeats in other vCenters. So these names get
+    the host: `datastore1` of esx07.lab.example → `datastore1 (esx07)`.
+    """
+    if host and _LOCAL_DATASTORE.fullmatch(name):
+        return f"{name} ({owner_key(host)})"
+    return name
 
 
 def fuller_host(named: str, known: str | None) -> str:

@@ -13,6 +13,7 @@ from stunwatch.ingest.records import (
     LineRecords,
     Origin,
     Record,
+    datastore_name,
     kafka_key,
     progress,
     rejection,
@@ -70,7 +71,7 @@ class Reading:
             source="unknown" if source.kind == "binary" else source.kind,
             host=source.host,
             vm=source.vm,
-            datastore=source.datastore,
+            datastore=source.datastore and datastore_name(source.datastore, source.host),
             file=source.name,
             generation=source.generation,
         )

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from stunwatch.ingest.records import (
     LineRecords,
     Origin,
+    datastore_name,
     generation_of,
     kafka_key,
     strip_terminator,
@@ -122,7 +123,7 @@ class Log:
                 source="vmware_log",
                 host=machine.host,
                 vm=machine.folder_name,
-                datastore=machine.datastore,
+                datastore=datastore_name(machine.datastore, machine.host),
                 file=f"/vmfs/volumes/{machine.datastore}/{machine.log_folder}/{chunk.file}",
                 generation=chunk.generation,
             ),

@@ -13,7 +13,12 @@ SELECT
     assumeNotNull(received) AS given_received_at,
     host,
     'datastore' AS object_class,
-    told[1] AS device,
+    -- As in ingest/records.py: datastore1 is another one on every host.
+    if(
+        host != '' AND match(told[1], '^datastore1(?: \\(\\d{1,5}\\))?$'),
+        concat(told[1], ' (', if(match(host, '^[0-9.]+$|:'), host, lower(splitByChar('.', host)[1])), ')'),
+        told[1]
+    ) AS device,
     toFloat64OrNull(told[2]) AS gavg_ms,
     toFloat64OrNull(told[3]) AS commands_per_second,
     file,

@@ -1,7 +1,7 @@
 -- One row is one VM and one LUN under its folder as one host saw it, from valid_from until valid_until. The
 -- VM's storage is that of its log or its .vmx; a path may contain the name or the UUID of the datastore.
--- Hosts may each have a datastore1: a name is resolved on the hosts that ran the VM, elsewhere only if it
--- is unique; an ambiguous VM is not shown. Without inventory, device is empty. Disks of the VM on other
+-- Hosts may each have a datastore of the same name: a name is resolved on the hosts that ran the VM, elsewhere only if
+-- it is unique; an ambiguous VM is not shown. Without inventory, device is empty. Disks of the VM on other
 -- datastores are not included.
 CREATE OR REPLACE VIEW vm_storage
 DEFINER = transform SQL SECURITY DEFINER AS

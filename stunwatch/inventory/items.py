@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from stunwatch.detectors.events import content_hash, event_id, timestamp, weighed_revision
+from stunwatch.ingest.records import datastore_name
 from stunwatch.inventory.outputs import DEVICE, Entry, Output, listed
 
 DETECTOR = "inventory"
@@ -120,6 +121,8 @@ class Maker:
 
     def item(self, kind: str, told_by: str, **said: Any) -> Item:
         """Return an item of this host and time, with its event id."""
+        if "datastore" in said:
+            said["datastore"] = datastore_name(said["datastore"], self._host)
         item = Item(
             event_id="",
             detector=DETECTOR,

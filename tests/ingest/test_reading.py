@@ -85,6 +85,16 @@ def test_the_last_message_of_a_log_is_its_progress_record(tmp_path: Path) -> Non
     assert reading.problem is None
 
 
+def test_vms_with_one_name_on_the_local_disks_of_two_hosts_are_two_vms(tmp_path: Path) -> None:
+    for host in ("esx01", "esx02"):
+        write(tmp_path / host / "vmfs/volumes/datastore1/web01/vmware.log", vmware_log(count=1))
+    with plan([tmp_path], Options()) as what:
+        made = [message for file in what.files for message in records(file, "r1")]
+    assert {(key, record["datastore"], record["host"]) for _, key, record in made} == {
+        (f"datastore1 ({host})/web01", f"datastore1 ({host})", host) for host in ("esx01", "esx02")
+    }
+
+
 def test_messages_can_be_iterated_one_by_one(tmp_path: Path) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", vmkernel(count=2))
     with plan([tmp_path]) as what:

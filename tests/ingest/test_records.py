@@ -17,6 +17,7 @@ from stunwatch.ingest.records import (
     LineRecords,
     Origin,
     WireRecords,
+    datastore_name,
     generation_of,
     kafka_key,
     strip_terminator,
@@ -199,6 +200,28 @@ def test_a_line_without_a_program_takes_it_from_the_file_name(file: str, program
 )
 def test_the_kafka_key_of_a_record(record: dict[str, str], key: str) -> None:
     assert kafka_key(record) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "shown"),
+    [
+        ("datastore1", "ESX07.lab.example", "datastore1 (esx07)"),
+        ("datastore1", "192.0.2.17", "datastore1 (192.0.2.17)"),
+        ("datastore1", "2001:db8::17", "datastore1 (2001:db8::17)"),
+        ("datastore1", "", "datastore1"),
+        ("datastore1", None, "datastore1"),
+        # vCenter's name for the datastore1 of another host; another vCenter uses it too.
+        ("datastore1 (2)", "esx07", "datastore1 (2) (esx07)"),
+        ("datastore10", "esx07", "datastore10"),
+        ("san-datastore1", "esx07", "san-datastore1"),
+        ("5f2a77c1-9be0d6d2-41aa-0025b5aa00b1", "esx07", "5f2a77c1-9be0d6d2-41aa-0025b5aa00b1"),
+        ("", "esx07", ""),
+    ],
+)
+def test_the_datastore_that_every_host_has_gets_the_name_of_its_host(
+    name: str, host: str | None, shown: str
+) -> None:
+    assert datastore_name(name, host) == shown
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r", b"\0", b"\0\0\n", b"\r\0\n"])

@@ -29,6 +29,7 @@ from stunwatch.detectors.events import (
     weighed_revision,
 )
 from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.ingest.records import datastore_name
 
 _DETECTOR = detector("latency")
 _STORAGE_RM = _DETECTOR.patterns["storage_rm"]
@@ -284,7 +285,7 @@ def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, ShortWindow]]:
         latency_ms, limit_ms * _LIMITS["closing_percent"] / 100, float(found["commands"])
     )
     yield (
-        Series(host, "datastore", found["datastore"], "gavg", "storage_rm"),
+        Series(host, "datastore", datastore_name(found["datastore"], host), "gavg", "storage_rm"),
         ShortWindow(
             end_us=at_us,
             samples=1,

@@ -20,7 +20,7 @@ from stunwatch.detectors.host_events import copied, host_of
 from stunwatch.detectors.point_events import Fact, Found, PointEvents
 from stunwatch.detectors.records import is_continuation, verbatim
 from stunwatch.detectors.two_lines import TwoLines
-from stunwatch.ingest.records import owner_key
+from stunwatch.ingest.records import datastore_name, owner_key
 
 _DETECTOR = detector("path_events")
 _PATTERNS = _DETECTOR.patterns
@@ -253,6 +253,7 @@ def read(record: Mapping[str, Any]) -> PathFact | None:
         # The identifier of a file system has no dot; that of a device starts with its type and a
         # dot.
         device = told.get("device", "") or (ident if "." in ident else "")
+        host = host_of(record, copy)
         datastore = told.get("datastore", "") or (ident if "." not in ident else "")
         path = told.get("path", "")
         kind = _KINDS[words]
@@ -260,13 +261,13 @@ def read(record: Mapping[str, Any]) -> PathFact | None:
             at_us=copy.at_us if copy else record["event_time_us"],
             offset=record.get("offset", -1),
             text=verbatim(record),
-            host=host_of(record, copy),
+            host=host,
             kind=kind,
             source=source if source in _SOURCES else "kernel",
             about=(words.partition("_")[0], path or ident or told.get("device") or datastore),
             path=path,
             device=device,
-            datastore=datastore,
+            datastore=datastore_name(datastore, host),
         )
     return None
 

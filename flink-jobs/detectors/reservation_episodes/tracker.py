@@ -22,6 +22,7 @@ from stunwatch.detectors.reservation_conflict import (
 )
 from stunwatch.detectors.sessions import Episode, Sessions, Sighting
 from stunwatch.detectors.two_lines import TwoLines
+from stunwatch.ingest.records import datastore_name
 
 _DETECTOR = detector("reservation_episodes")
 _PATTERNS = _DETECTOR.patterns
@@ -116,7 +117,7 @@ class Tracker(Sessions[ReservationConflict]):
             outcome="recovered" if is_long or episode.is_over else "open",
             device=name if is_device else "",
             path=(_only(_told(_PATH, episode)) or "") if is_device or is_long else name,
-            datastore=name if is_long else "",
+            datastore=datastore_name(name, self.hosts.get(host)) if is_long else "",
             dialect=dialect,
             is_stuck=False,
             is_expected=_is_booting(episode),

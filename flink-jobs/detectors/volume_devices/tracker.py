@@ -15,6 +15,7 @@ from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import event_id, timestamp
 from stunwatch.detectors.records import is_continuation, verbatim
 from stunwatch.detectors.sessions import Episode, Sessions, Sighting
+from stunwatch.ingest.records import datastore_name
 
 _DETECTOR = detector("volume_devices")
 _LIMITS = _DETECTOR.thresholds
@@ -86,6 +87,6 @@ class Tracker(Sessions[Extent]):
             device=device,
             partition=int(partition) if partition else None,
             datastore_uuid=uuid,
-            datastore=datastore,
+            datastore=datastore_name(datastore, host),
             evidence=episode.texts,
         )

@@ -18,7 +18,7 @@ import orjson
 from pyVmomi import vim
 
 from stunwatch.detectors.events import content_hash, event_id, weighed_revision
-from stunwatch.ingest.records import owner_key
+from stunwatch.ingest.records import datastore_name, owner_key
 from stunwatch.ingest.times import utc_text
 from stunwatch.ingest.vcenter.inventory import (
     HOST_PATHS,
@@ -186,13 +186,14 @@ class Collector:
     def _ship_task(self, task: Task) -> None:
         vcenter = str(self._session.address)
         vm = self._machines.get(task.vm_moid)
+        host = self._hosts.get(task.host_moid, task.host_name)
         told = {
             "kind": task.kind,
             "user_name": task.user_name,
             "started_at": _stamp(task.asked_at),
-            "host": self._hosts.get(task.host_moid, task.host_name),
+            "host": host,
             "vm": vm.vm if vm else task.vm_name,
-            "datastore": vm.datastore if vm else "",
+            "datastore": datastore_name(vm.datastore, host) if vm else "",
             "vm_name": task.vm_name,
             "snapshot_name": task.snapshot_name,
             "vcenter": vcenter,
