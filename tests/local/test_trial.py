@@ -84,7 +84,7 @@ def test_bench_uses_its_own_pipeline(
         monkeypatch.setattr(bench, name, lambda own, *_: used.append(own) or {"figure": 1.0})
     monkeypatch.setattr(sys, "argv", ["bench", "--idle", "0"])
     bench.main()
-    assert len(used) == len(measured) + 2  # two of them warm up
+    assert len(used) == len(measured) + 3  # two warm up; latency has two rates
     for each in used:
         assert_own(each, load_settings())
     assert [what for what, _ in started] == ["down", "up", "down"]

@@ -1,10 +1,10 @@
 """Speeds of a pipeline of its own, as ratios within one run: `make bench`.
 
-Measures (a) a live line's way to its row and its stun; (b) replays from file to queryable: ten
-lines, a million, a simulated fleet, what their lines cost Kafka and ClickHouse, and what the
-fleet's lines take on disk, by column; (c) the idle pipeline; (d) Flink: the live job, a no-op job
-and a plain Python consumer on the same topic, and storms. Prints the figures of each part when it
-ends, and writes all to build/bench.json.
+Measures (a) a live line's way to its row and its stun, at ten lines a second and with pauses;
+(b) replays from file to queryable: ten lines, a million, a simulated fleet, what their lines cost
+Kafka and ClickHouse, and what the fleet's lines take on disk, by column; (c) the idle pipeline;
+(d) Flink: the live job, a no-op job and a plain Python consumer on the same topic, and storms.
+Prints the figures of each part when it ends, and writes all to build/bench.json.
 
 The figure to watch is `live_ratio`: the live job in records per CPU-second, as a share of a job
 that only parses JSON. Each job runs over the first fifth of the records and over all; the
@@ -14,6 +14,7 @@ difference is the steady state. The time of the JVM's compilers is not counted.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,12 @@ from tools.bench.pipeline import (
 FLEET = Scale(seed=7, hosts=20, vms=200, minutes=810)
 """The simulated fleet: a night of about a million lines."""
 
+BUSY_S = 0.1
+"""Mean pause between two live lines. ClickHouse stores one block after the other."""
+
+RARE_S = 1.5
+"""Mean pause between two rare live lines. The pipeline is idle when one arrives."""
+
 
 def main() -> None:
     """Run the measurements, print their figures, and write build/bench.json."""
@@ -49,7 +56,12 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000, help="of the large replay in (b)")
     parser.add_argument("--small", type=int, default=10, help="replays of ten lines in (b)")
     parser.add_argument("--minutes", type=int, default=FLEET.minutes, help="of the fleet's night")
-    parser.add_argument("--live", type=int, default=200, help="lines of (a), ten a second")
+    parser.add_argument(
+        "--live",
+        type=int,
+        default=200,
+        help="lines of (a), and a fifth with pauses",
+    )
     parser.add_argument("--idle", type=float, default=60, help="seconds of (c), after as many")
     options = parser.parse_args()
     settings = load_settings()
@@ -71,8 +83,10 @@ def main() -> None:
         console.print("(a) a live line's way to its row")
         # Each is measured twice, and the second time counts: new consumers wait until Kafka has
         # removed the previous ones from the group, and the JVMs first compile what they run.
-        live_latency(own, options.live)
-        add(live_latency(own, options.live))
+        live_latency(own, options.live, BUSY_S)
+        add(live_latency(own, options.live, BUSY_S))
+        rare = live_latency(own, math.ceil(options.live / 5), RARE_S)
+        add({f"rare_{name}": seconds for name, seconds in rare.items()})
         console.print("(b) replays, from file to queryable")
         small_replays(own, options.small)
         add(small_replays(own, options.small))

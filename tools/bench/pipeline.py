@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -140,8 +141,11 @@ def kept_bytes(settings: Settings) -> dict[str, float]:
     return {"kafka": sum(path.stat().st_size for path in topic), "clickhouse": rows}
 
 
-def live_latency(settings: Settings, count: int) -> dict[str, float]:
-    """Measure the seconds from producing a line until its row and its stun are queryable."""
+def live_latency(settings: Settings, count: int, pause_s: float) -> dict[str, float]:
+    """Measure the seconds from producing a line until its row and its stun are queryable.
+
+    The pauses between lines vary, so that they have no fixed phase to ClickHouse's polls.
+    """
     # The user `reader` may run only twenty queries per second.
     reader = as_user(settings, "admin")
     vm = f"latency{time.time_ns()}"
@@ -158,7 +162,7 @@ def live_latency(settings: Settings, count: int) -> dict[str, float]:
             "stuns": "SELECT duration_us FROM stuns_stored"
             f" WHERE datastore = 'bench' AND vm = '{vm}'",
         }
-        deadline = time.monotonic() + 60 + count
+        deadline = time.monotonic() + 60 + count * (1 + pause_s)
         while time.monotonic() < deadline:
             for name, question in questions.items():
                 rows = reader.rows(question)
@@ -182,7 +186,7 @@ def live_latency(settings: Settings, count: int) -> dict[str, float]:
             "esxi.vmware_log",
             [{"key": kafka_key(record).encode(), "value": orjson.dumps(record)}],
         )
-        time.sleep(0.1)
+        time.sleep(random.uniform(0.5, 1.5) * pause_s)
     shipper.flush()
     is_sent.set()
     watcher.join()
