@@ -1,8 +1,8 @@
 -- One row is one tailed or replayed file: how much of it arrived, and which bytes did not. A gap is
 -- [from, to) in bytes. The generation identifies a file across rotations. Lines expire
 -- (schemas/log_line.yaml): bytes before expired lines are not counted as a gap. If bytes arrive again,
--- they count once, by their first arrival; so a replay changes nothing here. If a part of a file arrived again,
--- `lines` is estimated from the bytes. A file of a syslog server holds lines of many hosts; one of them is shown.
+-- they count once, by their first arrival; so a replay changes nothing here. If only a part of a file arrived again,
+-- `lines` can be an estimate from the bytes. A file of a syslog server holds lines of many hosts; one of them is shown.
 CREATE OR REPLACE VIEW coverage
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -13,6 +13,7 @@ WITH
             generation,
             run_from,
             run_to,
+            lines,
             max(run_to) OVER (
                 PARTITION BY generation ORDER BY run_from, run_to
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -25,6 +26,18 @@ WITH
         SELECT
             generation,
             sum(if(run_to > seen_to, run_to - greatest(run_from, seen_to), 0)) AS bytes_stored,
+            -- Runs that follow each other, from the first byte of the file to its last: at each end, the longest run
+            -- that begins there. A replay has other blocks, and so other runs, but they follow each other, too. The
+            -- state is the end, the lines until there, the end of all runs, and whether no run continued in between.
+            arrayFold(
+                (state, run) -> multiIf(
+                    run.1 < state.1, (state.1, state.2, greatest(state.3, run.2), state.4),
+                    run.1 = state.1, (run.2, state.2 + run.3, greatest(state.3, run.2), state.4),
+                    (run.2, state.2 + run.3, greatest(state.3, run.2), state.4 OR state.3 > state.1)
+                ),
+                arraySort(run -> (run.1, -toInt64(run.2)), groupArray((run_from, run_to, lines))),
+                (toUInt64(0), toUInt64(0), toUInt64(0), toUInt8(0))
+            ) AS followed_lines,
             arraySort(groupArrayIf((seen_to, run_from), run_from > seen_to)) AS all_holes
         FROM followed
         GROUP BY generation
@@ -64,7 +77,11 @@ SELECT
     file_datastore AS datastore,
     last_arrival.1 AS file,
     toLowCardinality(files.generation) AS generation,
-    toUInt64(round(arrived_lines * bytes_stored / arrived_bytes)) AS lines,
+    if(
+        followed_lines.4 OR followed_lines.1 < followed_lines.3,
+        toUInt64(round(arrived_lines * bytes_stored / arrived_bytes)),
+        followed_lines.2
+    ) AS lines,
     toInt64(bytes_stored) AS bytes_seen,
     greatest(stored_to, expired_to) AS bytes_to,
     arrayMap(

@@ -209,14 +209,16 @@ def test_the_latency_of_a_stunned_vms_lun_is_found(pipeline: Pipeline, tmp_path:
     assert row["slow_on_other_hosts"] == ["esx42"]
 
 
-def test_hosts_that_each_have_a_datastore1_do_not_mix(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_hosts_that_each_have_a_datastore_of_one_name_do_not_mix(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     at = moment("2021-04-01 02:00")
     made = []
     for number, host in ((51, "esx51"), (52, "esx52")):
-        load(pipeline, extents(tmp_path, ("datastore1", number, f"naa.{number}")), host)
-        made += [stun(host, "datastore1", f"vm{number}", at, 1.0)]
+        load(pipeline, extents(tmp_path, ("local", number, f"naa.{number}")), host)
+        made += [stun(host, "local", f"vm{number}", at, 1.0)]
         made += [sample(host, f"naa.{number}", at - MINUTE / 2, float(number))]
-    made += [stun("esx53", "datastore1", "vm53", at, 1.0)]
+    made += [stun("esx53", "local", "vm53", at, 1.0)]
     made += [stun("esx51", UUID.format(51), "vm54", at, 1.0)]
     store(pipeline, made)
     found = pipeline.rows(

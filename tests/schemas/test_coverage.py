@@ -134,6 +134,39 @@ def test_a_replay_of_a_whole_file_changes_nothing(server: Server) -> None:
     assert server.admin.rows("SELECT * FROM coverage") == before
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_replay_in_other_blocks_counts_the_same_lines(server: Server, seed: int) -> None:
+    server.empty()
+    chance = random.Random(seed)
+    lines, offset = [], 0
+    for _ in range(400):
+        size = chance.randrange(1, 300)
+        if chance.random() < 0.99:
+            lines.append(("a", offset, size))
+        offset += size
+
+    def arrive(left: list[tuple[str, int, int]]) -> None:
+        while left:
+            block, left = left[: (size := chance.randrange(1, 150))], left[size:]
+            insert(server, "log_lines_stored", block)
+
+    arrive(lines)
+    before = server.admin.rows("SELECT * FROM coverage")
+    assert server.admin.rows("SELECT lines FROM coverage") == [(len(lines),)]
+    for _ in range(3):
+        arrive(lines)
+        assert server.admin.rows("SELECT * FROM coverage") == before
+
+
+def test_lines_that_kafka_delivers_twice_count_once(server: Server) -> None:
+    """ClickHouse was killed before it committed its offsets, so it stores the next block again."""
+    server.empty()
+    lines = [("a", number**2, 2 * number + 1) for number in range(100)]
+    for first, last in ((0, 30), (30, 60), (30, 80), (80, 100)):
+        insert(server, "log_lines_stored", lines[first:last])
+    assert server.admin.rows("SELECT lines, bytes_seen FROM coverage") == [(100, 10_000)]
+
+
 def test_copies_of_a_line_with_another_length_are_in_one_run(server: Server) -> None:
     server.empty()
     insert(
