@@ -60,7 +60,7 @@ def main() -> None:
         "--live",
         type=int,
         default=200,
-        help="lines of (a), and a fifth with pauses",
+        help="lines of (a), ten a second; and a fifth of them with pauses",
     )
     parser.add_argument("--idle", type=float, default=60, help="seconds of (c), after as many")
     options = parser.parse_args()
