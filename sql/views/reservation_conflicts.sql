@@ -41,52 +41,55 @@ WITH
         ) AS names
     ),
 
-    items AS
-    (
-        SELECT
-            arrayJoin(arrayDistinct([toString(item.host), if(names.host = '', toString(item.host), names.host)]))
-                AS on_host,
-            item.kind AS kind,
-            toString(item.device) AS known_lun,
-            toString(item.datastore) AS known_datastore,
-            item.paths AS known_paths
-        FROM inventory_stored AS item
-        LEFT JOIN host_aliases AS names ON item.host = names.alias
-        WHERE item.kind IN ('device', 'extent') AND item.device != '' AND NOT item.is_deleted
-    ),
-
     luns_of_paths AS
     (
         SELECT
             on_host,
-            arrayJoin(known_paths) AS known_path,
+            arrayJoin(paths) AS known_path,
             any(known_lun) AS path_lun
-        FROM items
-        WHERE kind = 'device'
+        FROM
+        (
+            SELECT
+                arrayJoin(arrayDistinct([toString(item.host), if(names.host = '', toString(item.host), names.host)]))
+                    AS on_host,
+                toString(item.device) AS known_lun,
+                item.paths AS paths
+            FROM inventory_stored AS item
+            LEFT JOIN host_aliases AS names ON item.host = names.alias
+            WHERE item.kind = 'device' AND item.device != '' AND NOT item.is_deleted
+        ) AS devices
         GROUP BY on_host, known_path
         HAVING uniqExact(known_lun) = 1 AND known_path IN (SELECT runtime_name FROM named_paths)
+    ),
+
+    -- Hosts do not matter here, so their other names are not read again.
+    extents AS
+    (
+        SELECT DISTINCT
+            toString(device) AS lun,
+            toString(datastore) AS datastore
+        FROM inventory_stored
+        WHERE kind = 'extent' AND device != '' AND datastore != '' AND NOT is_deleted
     ),
 
     luns_of_datastores AS
     (
         SELECT
-            known_datastore AS lun_datastore,
-            any(known_lun) AS datastore_lun
-        FROM items
-        WHERE kind = 'extent' AND known_datastore != ''
-        GROUP BY known_datastore
-        HAVING uniqExact(known_lun) = 1
+            datastore AS lun_datastore,
+            any(lun) AS datastore_lun
+        FROM extents
+        GROUP BY datastore
+        HAVING count() = 1
     ),
 
     datastores_of_luns AS
     (
         SELECT
-            known_lun AS datastore_of,
-            any(known_datastore) AS lun_datastore
-        FROM items
-        WHERE kind = 'extent' AND known_datastore != ''
-        GROUP BY known_lun
-        HAVING uniqExact(known_datastore) = 1
+            lun AS datastore_of,
+            any(datastore) AS lun_datastore
+        FROM extents
+        GROUP BY lun
+        HAVING count() = 1
     ),
 
     with_luns AS

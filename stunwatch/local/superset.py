@@ -129,9 +129,10 @@ def launch(settings: Settings) -> Launch:
     for path in secrets.values():
         made_once(path)
     python = place(settings) / "environment" / "bin" / "python"
-    command = [str(python), "-m", "gunicorn", "--config", str(CONFIG / "gunicorn.conf.py")]
+    # At lower priority, because detection starts at the same time and must not wait for charts.
+    command = ["nice", "-n", "5", str(python), "-m", "gunicorn"]
     return Launch(
-        [*command, "--chdir", str(CONFIG), "serve:app"],
+        [*command, "--config", str(CONFIG / "gunicorn.conf.py"), "--chdir", str(CONFIG), "serve:app"],
         _environment() | {f"{name}_FILE": str(path) for name, path in secrets.items()},
     )
 

@@ -54,6 +54,7 @@ WITH
         ]
         FROM reservation_conflicts_stored FINAL
         WHERE started_at > as_of - INTERVAL 14 DAY AND started_at <= as_of AND NOT is_expected
+        SETTINGS do_not_merge_across_partitions_select_final = 1
     ) AS of_conflicts,
 
     (
