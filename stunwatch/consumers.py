@@ -33,7 +33,7 @@ def wait_until_read(
                 " are unread. Look at `stunwatch status` and `stunwatch logs clickhouse`."
             )
         while_waiting()
-        time.sleep(0.1)
+        time.sleep(0.05)
 
 
 def wait_until_detected(

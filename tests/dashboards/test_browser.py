@@ -16,7 +16,7 @@ from stunwatch.dashboards import ranges
 from stunwatch.dashboards.assets import of_kind
 from stunwatch.simulation.run import Scale, Simulation, write
 from tests.dashboards.browser import SCREEN, TALL, looking, open_dashboard, value
-from tests.dashboards.files import FILES
+from tests.dashboards.files import FILES, tabs
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer
 from tests.pipeline import Pipeline, settings_in
 
@@ -98,12 +98,6 @@ def charts(slug: str, viz_type: str = "") -> list[dict[str, Any]]:
         for name, each in of_kind(FILES, "charts").items()
         if name.split("/")[1] == slug and viz_type in ("", each["viz_type"])
     ]
-
-
-def tabs(slug: str) -> list[str]:
-    """Return the ids of a dashboard's tabs; one empty id if it has none."""
-    [dashboard] = [each for each in of_kind(FILES, "dashboards").values() if each["slug"] == slug]
-    return dashboard["position"].get("TABS-1", {"children": [""]})["children"]
 
 
 def tab_of(slug: str, title: str) -> str:

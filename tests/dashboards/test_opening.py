@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,9 @@ from stunwatch.dashboards.assets import of_kind
 from stunwatch.settings import Settings
 from tests.clickhouse_server import Server, running
 from tests.dashboards.browser import SCREEN, looking, open_dashboard
-from tests.dashboards.files import FILES
+from tests.dashboards.files import FILES, tabs
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving
-from tests.investigations.test_a_year import MEASURE
+from tests.investigations.test_a_year import MEASURE, best_of_three
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]
 
@@ -28,6 +30,9 @@ FOLDERS = (Path(__file__).parents[1] / "investigations" / "year", Path(__file__)
 SECONDS = 3.0
 MEASURES = 6
 """Number of measurements that take three seconds on idle cores: the limit on busy cores."""
+
+MEASURES_OF_A_SECOND = 2
+"""Number of measurements that take a second on idle cores."""
 
 CPU_SECONDS = 4.0
 """Limit for the queries of one opening: two thirds of the CPU time of two cores in three seconds.
@@ -154,3 +159,33 @@ def test_every_dashboard_of_a_year_opens_in_three_seconds(year: tuple[Server, Se
                 slow[slug] = tries
     assert slow == {}
     assert hungry == {}
+
+
+def is_of_time_grains(answer: dict[str, Any]) -> bool:
+    return any("duration" in row and "function" in row for row in answer["data"][:1])
+
+
+def test_the_queries_of_all_charts_answer_in_a_second(year: tuple[Server, Settings]) -> None:
+    """At the 95th percentile, one query at a time. Costs five minutes."""
+    server, settings = year
+    queries: dict[str, str] = {}
+    with looking(settings, VIEWER, VIEWERS_PASSWORD) as page:
+        for slug in SLUGS:
+            for tab in tabs(slug):
+                shown = open_dashboard(page, settings, slug, tab=tab)
+                assert shown.failures == []
+                # Superset lists time grains without a query.
+                asked = [each for each in shown.answers if not is_of_time_grains(each)]
+                # A comparison of two weeks is two queries.
+                texts = [text.strip() for each in asked for text in each["query"].split(";\n\n")]
+                queries |= {text.rstrip(";"): slug for text in texts if text}
+    measures = [measured(server)]
+    took = sorted(
+        (best_of_three(server, query, {}), f"{slug}: {query}") for query, slug in queries.items()
+    )
+    measures.append(measured(server))
+    seconds = [each for each, _ in took]
+    p95 = quantiles(seconds, n=20)[-1]
+    print(f"{len(took)} queries: median {median(seconds):.3f} s, 95th percentile {p95:.3f} s")
+    print(*(f"{each:.3f} s {told}" for each, told in took[-10:]), sep="\n", flush=True)
+    assert p95 < max(1.0, MEASURES_OF_A_SECOND * max(measures)), took[-10:]
