@@ -87,21 +87,21 @@ def demo(
     # Superset is needed only at the end, so it is downloaded and started in the background.
     fetching = threading.Thread(target=_fetch_superset, args=(settings,), daemon=True)
     fetching.start()
+    finishing = threading.Thread(target=_start_superset, args=(settings, fetching), daemon=True)
     _up(settings, waits_for_superset=False)
     require_no_other_logs(settings, made_up_names(), "stunwatch demo")
     try:
         _replay(settings, console)
-        if not fetching.is_alive():
-            # While lines are sent, the processors are mostly idle.
-            pipeline.up(settings, Terminal(quiet=True), waits_for_superset=False)
+        # While lines are sent, the processors are mostly idle.
+        finishing.start()
         watching = live.run(settings, scenario, console) if is_live else None
     except KeyboardInterrupt:
         console.print("\nStopped. The pipeline runs; `stunwatch down` stops it.", soft_wrap=True)
         raise typer.Exit(EXIT_STOPPED) from None
     if watching:
         _conclude(watching, console)
-    with console.status("fetching Superset"):
-        fetching.join()
+    with console.status("starting Superset"):
+        finishing.join()
     _up(settings, waits_for_superset=True)
     if superset.is_wanted(settings):
         console.print(
@@ -116,10 +116,16 @@ def demo(
         raise typer.Exit(EXIT_NOT_SEEN)
 
 
+# The last `up` does whatever these two could not do, and reports errors.
 def _fetch_superset(settings: Settings) -> None:
-    # The last `up` downloads whatever is still missing, and reports errors.
     with suppress(UserError):
         fetch.ensure(settings, Terminal(quiet=True), fetch.of_superset(settings))
+
+
+def _start_superset(settings: Settings, fetching: threading.Thread) -> None:
+    fetching.join()
+    with suppress(UserError):
+        pipeline.up(settings, Terminal(quiet=True))
 
 
 def _up(settings: Settings, *, waits_for_superset: bool) -> None:

@@ -131,8 +131,9 @@ def launch(settings: Settings) -> Launch:
     python = place(settings) / "environment" / "bin" / "python"
     # At lower priority, because detection starts at the same time and must not wait for charts.
     command = ["nice", "-n", "5", str(python), "-m", "gunicorn"]
+    command += ["--config", str(CONFIG / "gunicorn.conf.py"), "--chdir", str(CONFIG)]
     return Launch(
-        [*command, "--config", str(CONFIG / "gunicorn.conf.py"), "--chdir", str(CONFIG), "serve:app"],
+        [*command, "serve:app"],
         _environment() | {f"{name}_FILE": str(path) for name, path in secrets.items()},
     )
 
