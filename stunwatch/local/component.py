@@ -15,6 +15,8 @@ class Launch:
 
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    niceness: int = 0
+    """Added to that of the supervisor: with a higher one, other processes run first."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ def main() -> None:
     launch = BY_NAME[name].launch(settings)
     environment = {**os.environ, **launch.environment, MARK: name}
     sys.stdout.flush()
+    os.nice(launch.niceness)
     os.execvpe(launch.command[0], launch.command, environment)  # noqa: S606 (no shell wanted)
 
 

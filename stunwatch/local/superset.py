@@ -129,12 +129,12 @@ def launch(settings: Settings) -> Launch:
     for path in secrets.values():
         made_once(path)
     python = place(settings) / "environment" / "bin" / "python"
-    # At lower priority, because detection starts at the same time and must not wait for charts.
-    command = ["nice", "-n", "5", str(python), "-m", "gunicorn"]
-    command += ["--config", str(CONFIG / "gunicorn.conf.py"), "--chdir", str(CONFIG)]
+    command = [str(python), "-m", "gunicorn", "--config", str(CONFIG / "gunicorn.conf.py")]
     return Launch(
-        [*command, "serve:app"],
+        [*command, "--chdir", str(CONFIG), "serve:app"],
         _environment() | {f"{name}_FILE": str(path) for name, path in secrets.items()},
+        # Detection starts at the same time and must not wait for charts.
+        niceness=5,
     )
 
 
