@@ -62,7 +62,7 @@ WITH
         HAVING uniqExact(known_lun) = 1 AND known_path IN (SELECT runtime_name FROM named_paths)
     ),
 
-    -- Hosts do not matter here, so their other names are not read again.
+    -- Without host_aliases: ClickHouse plans that view again for each use.
     extents AS
     (
         SELECT DISTINCT
