@@ -9,6 +9,42 @@ WITH
     toIntervalDay({days:UInt32}) AS reach,
     toIntervalMinute({settle_minutes:UInt32}) AS settling,
 
+    -- Constants without a subquery: ClickHouse analyses a subquery again at each use.
+    CAST(
+        -- ClickHouse evaluates this with an empty parameter when the view is created.
+        if(empty({scopes:String}), '[]', base64Decode({scopes:String})),
+        'Array(Tuple(
+            UInt64, String, Int64, String, String, String, String, String,
+            Array(String), Array(String), Array(String), Array(String), UInt64
+        ))'
+    ) AS scoped,
+    arrayMap(each -> toDateTime64(fromUnixTimestamp64Milli(each.3, 'UTC'), 6, 'UTC'), scoped) AS moments,
+    (arrayMin(moments) - reach, arrayMax(moments) + reach) AS span,
+
+    -- The start of each side, and the time just after its end.
+    arrayDistinct(arrayConcat(
+        arrayMap(moment -> moment - reach, moments), moments,
+        arrayMap(moment -> moment + settling, moments), arrayMap(moment -> moment + reach, moments)
+    )) AS edges,
+    arrayMap(edge -> dateDiff('hour', span.1, edge), edges) AS edge_hours,
+
+    -- For each hour of the range: the number of its group of hours. An hour in which a side begins or ends is a group
+    -- of its own.
+    arrayCumSum(arrayMap(
+        hour -> toUInt32(has(edge_hours, hour) OR has(edge_hours, hour - 1)),
+        range(toUInt64(dateDiff('hour', span.1, span.2) + 1))
+    )) AS stretches,
+
+    -- The hosts and datastores that stuns are limited to, and the names that conflicts keep.
+    arrayDistinct(arrayFlatten(arrayMap(each -> arrayConcat(each.9, each.10), scoped))) AS stun_names,
+    arrayDistinct(arrayFlatten(arrayMap(each -> arrayConcat(each.12, each.11, each.10), scoped))) AS conflict_names,
+    arrayDistinct(arrayFlatten(arrayMap(each -> each.11, scoped))) AS latency_names,
+
+    -- The smallest nth of the changes that are not limited to hosts or datastores.
+    arrayMin(arrayMap(
+        each -> each.13, arrayFilter(each -> empty(each.9) AND empty(each.10), scoped)
+    )) AS least_one_vm_of,
+
     asked AS
     (
         SELECT
@@ -18,38 +54,8 @@ WITH
             arrayJoin([0, 1]) AS is_after,
             toDateTime64(if(is_after, moment + settling, moment - reach), 6, 'UTC') AS side_from_at,
             toDateTime64(if(is_after, moment + reach, moment), 6, 'UTC') - toIntervalMicrosecond(1) AS side_until_at
-        FROM
-        (
-            SELECT arrayJoin(CAST(
-                -- ClickHouse evaluates this with an empty parameter when the view is created.
-                if(empty({scopes:String}), '[]', base64Decode({scopes:String})),
-                'Array(Tuple(
-                    UInt64, String, Int64, String, String, String, String, String,
-                    Array(String), Array(String), Array(String), Array(String), UInt64
-                ))'
-            )) AS each
-        ) AS one
+        FROM (SELECT arrayJoin(scoped) AS each) AS one
     ),
-
-    -- Constants. Each is computed once, but analysed at each use, so the uses are few.
-    (SELECT (min(moment) - reach, max(moment) + reach) FROM asked) AS span,
-
-    -- The start of each side, and the time just after its end.
-    (SELECT groupUniqArray(arrayJoin([side_from_at, side_until_at + toIntervalMicrosecond(1)])) FROM asked) AS edges,
-
-    -- For each hour of the range: the number of its group of hours. An hour in which a side begins or ends is a group
-    -- of its own.
-    (
-        SELECT
-            arrayCumSum(arrayMap(
-                hour -> toUInt32(has(edge_hours, hour) OR has(edge_hours, hour - 1)),
-                range(toUInt64(dateDiff('hour', span.1, span.2) + 1))
-            ))
-        FROM (SELECT arrayMap(edge -> dateDiff('hour', span.1, edge), edges) AS edge_hours) AS with_edges
-    ) AS stretches,
-
-    -- The smallest nth of the changes that are not limited to hosts or datastores.
-    (SELECT minIf(one_vm_of, empty(hosts) AND empty(volumes)) FROM asked) AS least_one_vm_of,
 
     stunned AS
     (
@@ -63,10 +69,11 @@ WITH
             AND (
                 (least_one_vm_of > 0 AND vm_hash % greatest(least_one_vm_of, 1) = 0)
                 OR arrayExists(
-                    name -> name IN (SELECT arrayJoin(arrayConcat(hosts, volumes)) FROM asked),
+                    name -> has(stun_names, name),
                     [on_host, on_volume]
                 )
             )
+        SETTINGS do_not_merge_across_partitions_select_final = 1
     ),
 
     -- Only the hosts, LUNs and datastores of the changes keep their names; all others are grouped.
@@ -76,7 +83,7 @@ WITH
             started_at,
             arrayMap(
                 name -> if(
-                    name = '' OR name IN (SELECT arrayJoin(arrayConcat(near_hosts, luns, volumes)) FROM asked),
+                    name = '' OR has(conflict_names, name),
                     name,
                     ' '
                 ),
@@ -88,6 +95,7 @@ WITH
         FROM reservation_conflicts_stored FINAL
         PREWHERE started_at >= span.1 AND started_at < span.2
         WHERE NOT is_expected
+        SETTINGS do_not_merge_across_partitions_select_final = 1
     ),
 
     -- The first and last line or event of each side and measure.
@@ -243,7 +251,7 @@ WITH
                     SELECT toStartOfHour(arrayJoin([moment, moment + settling])) FROM asked
                 )
         ) AS measured
-        GROUP BY first_at, last_at, on_host, device IN (SELECT arrayJoin(luns) FROM asked) AS is_named, on_device
+        GROUP BY first_at, last_at, on_host, has(latency_names, toString(device)) AS is_named, on_device
     ),
 
     latency_sides AS

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -22,11 +21,12 @@ from tests.clickhouse_server import Server, running
 from tests.dashboards.browser import SCREEN, looking, open_dashboard
 from tests.dashboards.files import FILES, tabs
 from tests.dashboards.served import VIEWER, VIEWERS_PASSWORD, add_viewer, serving
+from tests.investigations.filling import YEAR, fill, merge_past_months
 from tests.investigations.test_a_year import MEASURE, best_of_three
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]
 
-FOLDERS = (Path(__file__).parents[1] / "investigations" / "year", Path(__file__).parent / "year")
+FOLDERS = (YEAR, Path(__file__).parent / "year")
 SECONDS = 3.0
 MEASURES = 6
 """Number of measurements that take three seconds on idle cores: the limit on busy cores."""
@@ -42,69 +42,40 @@ CPU_USED = "SELECT value / 1e6 FROM system.events WHERE event = 'OSCPUVirtualTim
 """CPU seconds of all queries since the server started."""
 
 TRIES = 5
-TABLES = {
-    "changes": 0,
-    "incidents": 0,
-    "inventory": 0,
-    "latency_episodes": 0,
-    "newest_lines": 0,
-    "owners_seen": 0,
-    "quality_events": 0,
-    "rejected_lines": 0,
-    "reservation_conflicts": 0,
-    "snapshot_operations": 0,
-    "source_activity": 0,
-    "unmap_runs": 0,
-    "stuns": 15_150_000,
-    "latency_hours": 640 * 24 * 365,
-}
-"""Table → number of rows of its file, if they are inserted in pieces."""
-
-MERGED = (
-    "latency_episodes_stored",
-    "latency_hours_stored",
-    "reservation_conflicts_stored",
-    "stuns_by_time_stored",
+TABLES = (
+    "changes",
+    "incidents",
+    "inventory",
+    "latency_episodes",
+    "newest_lines",
+    "owners_seen",
+    "quality_events",
+    "rejected_lines",
+    "reservation_conflicts",
+    "snapshot_operations",
+    "source_activity",
+    "unmap_runs",
+    "stuns",
+    "latency_hours",
 )
-"""Tables with a partition per month, which is merged after the month."""
-
-PIECE = 1_500_000
-OF_THEM = {
-    "inventory": "h < 64",
-    "latency_episodes": "cityHash64(number, 'part') % 16 = 0",
-    "owners_seen": "v < 1000",
-    "reservation_conflicts": "cityHash64(number, 'part') % 16 = 0",
-    "snapshot_operations": "v < 1000",
-    "stuns": "v < 1000",
-}
-"""The files are a year of 20,000 VMs on 1,000 hosts. Of these tables, the rows of 1,000 VMs or 64
-hosts are inserted, or the same share of their rows."""
+"""The tables that dashboards read."""
 
 SLUGS = [each["slug"] for each in of_kind(FILES, "dashboards").values()]
 
 
-def fill(server: Server) -> None:
+def fill_year(server: Server) -> None:
     """Insert the year. Months are merged, as they would be after a year."""
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    for name, rows in TABLES.items():
+    for name in TABLES:
         path = next(each for folder in FOLDERS if (each := folder / f"{name}_stored.sql").exists())
-        sql = path.read_text()
-        sql = sql.replace(f"numbers({rows})", "numbers({first:UInt64}, {rows:UInt64})")
-        sql = sql.rstrip().removesuffix(";")
-        if name in OF_THEM:
-            sql += f" WHERE {OF_THEM[name]}"
-        for first in range(0, max(rows, 1), PIECE):
-            parameters = {"now": now, "first": first, "rows": min(PIECE, rows - first)}
-            for _ in server.admin.stream(sql, parameters, settings={"max_memory_usage": "0"}):
-                pass
-    for name in MERGED:
-        server.admin.command(f"OPTIMIZE TABLE {name} FINAL")
+        fill(server, path, vms=1_000)
+    merge_past_months(server)
+    server.admin.command("OPTIMIZE TABLE latency_hours_stored FINAL")
 
 
 @pytest.fixture(scope="module")
 def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Settings]]:
     with running(tmp_path_factory.mktemp("year")) as server:
-        fill(server)
+        fill_year(server)
         with serving(server) as made:
             dashboards.apply(made)
             add_viewer(made)

@@ -29,4 +29,5 @@ WHERE
     AND positionCaseInsensitive(host, {host:String}) > 0
 GROUP BY host
 ORDER BY failed DESC, count_downs DESC, host ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -31,6 +31,7 @@ WITH
             WHERE positionCaseInsensitive(vm, {vm:String}) > 0
             ORDER BY dateDiff('millisecond', started_at, over_at) DESC, started_at ASC
             LIMIT {most:UInt32}
+            SETTINGS do_not_merge_across_partitions_select_final = 1
         ) AS longest
     ) AS chosen,
 

@@ -18,4 +18,5 @@ FROM latency_episodes_stored FINAL
 WHERE coalesce(ended_at, toDateTime64('2199-12-31 00:00:00', 6, 'UTC')) >= {since:DateTime('UTC')}
 GROUP BY device, object_class
 ORDER BY worst_ms DESC, device ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

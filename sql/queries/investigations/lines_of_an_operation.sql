@@ -9,7 +9,7 @@ WITH
     named AS
     (
         SELECT op_id, ended_at
-        FROM stuns_stored FINAL
+        FROM stuns
         WHERE op_id != '' AND positionCaseInsensitive(vm, {vm:String}) > 0
         ORDER BY duration_us DESC, ended_at ASC
         LIMIT 1

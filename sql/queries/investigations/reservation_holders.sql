@@ -62,4 +62,5 @@ FROM seen
 LEFT JOIN count_downs ON seen.minute = count_downs.minute
 GROUP BY lun
 ORDER BY holds + refusals DESC, lun ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -44,4 +44,5 @@ FROM found
 LEFT JOIN device_facts ON found.lun = device_facts.device
 WHERE isNotNull(peak_ms) AND positionCaseInsensitive(on_host, {host:String}) > 0
 ORDER BY coalesce(mean_davg_ms, peak_davg_ms) DESC, device ASC, host ASC, origin ASC
-LIMIT {most:UInt32};
+LIMIT {most:UInt32}
+SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -14,6 +14,7 @@ WITH
             AND positionCaseInsensitive(device, {device:String}) > 0
         ORDER BY peak_ms DESC, started_at ASC
         LIMIT {most:UInt32}
+        SETTINGS do_not_merge_across_partitions_select_final = 1
     ),
 
     usual AS

@@ -39,4 +39,4 @@ SELECT
     if(is_memory, 3000., NULL),
     if(is_memory, 409600, NULL),
     [concat(toString(ended), 'Z In(05) vmx - SnapshotVMX')]
-FROM numbers(14746000);
+FROM numbers({first:UInt64}, {rows:UInt64});

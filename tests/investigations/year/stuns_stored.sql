@@ -35,4 +35,4 @@ SELECT
     v % 3 != 0,
     multiIf(us <= 200000, 'normal', us <= 1000000, 'notice', us <= 5000000, 'warning', 'critical'),
     [concat(toString(moment), 'Z In(05) vcpu-0 - Checkpoint_Unstun: vm stopped for ', toString(us), ' us')]
-FROM numbers(15150000);
+FROM numbers({first:UInt64}, {rows:UInt64});
