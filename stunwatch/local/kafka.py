@@ -52,7 +52,9 @@ def launch(settings: Settings) -> Launch:
         # Formatting writes this file last. Without it, no broker has ever run here.
         shutil.rmtree(data, ignore_errors=True)
         principals.forget_what_is_told(settings)
-        formatting = [*java, "kafka.tools.StorageTool", "format", "-c", str(properties)]
+        # It runs for a second, so compile quickly.
+        compiling = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        formatting = [*java, *compiling, "kafka.tools.StorageTool", "format", "-c", str(properties)]
         subprocess.run([*formatting, "-t", _new_cluster_id()], check=True)
     options = ["-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
     return Launch([*java, *options, "kafka.Kafka", str(properties)])
