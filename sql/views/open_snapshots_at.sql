@@ -14,39 +14,34 @@ WITH
     if(until_given > now64(6, 'UTC'), (SELECT as_of FROM fleet_clock), until_given) AS until_at,
 
     -- VMs with possibly open snapshots: a creation without later removal, or rows with several revisions.
-    -- Most VMs have none; the whole history is read only for these. A constant: it is computed once.
+    -- Most VMs have none; the whole history is read only for these.
+    suspects AS
     (
-        SELECT groupArray((datastores[1], vms[1]))
-        FROM
-        (
-            SELECT
-                groupArray(1)(datastore) AS datastores,
-                groupArray(1)(vm) AS vms
-            FROM snapshot_operations_stored
-            WHERE
-                started_at <= until_at
-                AND ({vm:String} = '' OR positionCaseInsensitive(vm, {vm:String}) > 0)
-                AND ({datastore:String} = '' OR positionCaseInsensitive(datastore, {datastore:String}) > 0)
-            -- One number as the key is five times as fast as two names.
-            GROUP BY cityHash64(datastore, vm)
-            HAVING
-                max(is_deleted OR (kind = 'remove' AND outcome != 'ok'))
-                -- Two creations in a row, or a creation at the end: 0 is a creation, 1 a removal.
-                OR hasSubstr(
-                    arrayPushBack(
-                        arrayMap(
-                            operation -> toUInt8(operation % 2),
-                            -- Times in order; those of removals are odd.
-                            arrayCompact(
-                                arraySort(groupArray(toUnixTimestamp64Micro(started_at) * 2 + (kind = 'remove')))
-                            )
-                        ),
-                        toUInt8(0)
+        SELECT any(datastore) AS its_datastore, any(vm) AS its_vm
+        FROM snapshot_operations_stored
+        WHERE
+            started_at <= until_at
+            AND ({vm:String} = '' OR positionCaseInsensitive(vm, {vm:String}) > 0)
+            AND ({datastore:String} = '' OR positionCaseInsensitive(datastore, {datastore:String}) > 0)
+        -- One number as the key is five times as fast as two names.
+        GROUP BY cityHash64(datastore, vm)
+        HAVING
+            max(is_deleted OR (kind = 'remove' AND outcome != 'ok'))
+            -- Two creations in a row, or a creation at the end: 0 is a creation, 1 a removal.
+            OR hasSubstr(
+                arrayPushBack(
+                    arrayMap(
+                        operation -> toUInt8(operation % 2),
+                        -- Times in order; those of removals are odd.
+                        arrayCompact(
+                            arraySort(groupArray(toUnixTimestamp64Micro(started_at) * 2 + (kind = 'remove')))
+                        )
                     ),
-                    [toUInt8(0), toUInt8(0)]
-                )
-        ) AS by_vm
-    ) AS suspects,
+                    toUInt8(0)
+                ),
+                [toUInt8(0), toUInt8(0)]
+            )
+    ),
 
     -- Tasks of vCenter that remove all snapshots of a VM.
     asked AS
@@ -70,7 +65,7 @@ WITH
                 FROM stuns_stored
                 PREWHERE cause = 'snapshot_remove' AND op_id != ''
                 WHERE
-                    (datastore, vm) IN (SELECT arrayJoin(suspects))
+                    (datastore, vm) IN (SELECT its_datastore, its_vm FROM suspects)
                     -- … Task Created : haTask-21-vim.VirtualMachine.removeAllSnapshots-4711
                     AND arrayExists(line -> position(line, '.removeAllSnapshots-') > 0, evidence)
             )
@@ -91,7 +86,7 @@ WITH
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS created_before_at
         FROM snapshot_operations
-        WHERE (datastore, vm) IN (SELECT arrayJoin(suspects)) AND started_at <= until_at
+        WHERE (datastore, vm) IN (SELECT its_datastore, its_vm FROM suspects) AND started_at <= until_at
     ),
 
     -- Number of open snapshots after each operation, counted from the first. A creation without a logged
