@@ -69,7 +69,7 @@ WITH
             AND (
                 (least_one_vm_of > 0 AND vm_hash % greatest(least_one_vm_of, 1) = 0)
                 OR arrayExists(
-                    name -> has(stun_names, name),
+                    name -> name IN (SELECT arrayJoin(stun_names)),
                     [on_host, on_volume]
                 )
             )
@@ -83,7 +83,7 @@ WITH
             started_at,
             arrayMap(
                 name -> if(
-                    name = '' OR has(conflict_names, name),
+                    name = '' OR name IN (SELECT arrayJoin(conflict_names)),
                     name,
                     ' '
                 ),
@@ -251,7 +251,7 @@ WITH
                     SELECT toStartOfHour(arrayJoin([moment, moment + settling])) FROM asked
                 )
         ) AS measured
-        GROUP BY first_at, last_at, on_host, has(latency_names, toString(device)) AS is_named, on_device
+        GROUP BY first_at, last_at, on_host, device IN (SELECT arrayJoin(latency_names)) AS is_named, on_device
     ),
 
     latency_sides AS
