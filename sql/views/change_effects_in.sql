@@ -35,7 +35,7 @@ WITH
         range(toUInt64(dateDiff('hour', span.1, span.2) + 1))
     )) AS stretches,
 
-    -- The hosts and datastores that stuns are limited to, and the names that conflicts keep.
+    -- The hosts and datastores that stuns are limited to, and the names that conflicts and latencies keep.
     arrayDistinct(arrayFlatten(arrayMap(each -> arrayConcat(each.9, each.10), scoped))) AS stun_names,
     arrayDistinct(arrayFlatten(arrayMap(each -> arrayConcat(each.12, each.11, each.10), scoped))) AS conflict_names,
     arrayDistinct(arrayFlatten(arrayMap(each -> each.11, scoped))) AS latency_names,
