@@ -27,7 +27,14 @@ from stunwatch.engine.history import (
     is_same_incident,
 )
 from stunwatch.engine.owners import LIVE
-from stunwatch.incidents.configuration import BAD_STUN_US, HOUR_US, KEEP_US, RUNNING_US, SEEN_US
+from stunwatch.incidents.configuration import (
+    BAD_STUN_US,
+    CLOSING_US,
+    HOUR_US,
+    KEEP_US,
+    RUNNING_US,
+    SEEN_US,
+)
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC
 from stunwatch.incidents.hosts_seen import STRETCH_US
 from stunwatch.incidents.signals import TOPICS, microseconds
@@ -164,8 +171,10 @@ def changes(
             continue
         if before and (before["run_id"], before["state"]) == (LIVE, "open"):
             continue  # the live job still writes it
-        # A live incident stays one when a replay changes it: only those alert.
-        changed.append(row | {"run_id": before["run_id"]} if before else row)
+        # A live incident stays one when a replay changes it: only those alert. But the live job
+        # does not close it again, so one that is open again belongs to the replay.
+        is_open_again = before and before["state"] != row["state"] == "open"
+        changed.append(row | {"run_id": before["run_id"]} if before and not is_open_again else row)
     return changed
 
 
@@ -200,11 +209,16 @@ def affected(span_us: tuple[int, int]) -> tuple[int, int]:
 
 
 def _newest_us(topic: str, event: Row) -> int:
-    """Return the newest time of an event, or of the lines of a host."""
+    """Return the newest time that an event, a closed incident or the lines of a host prove."""
     if topic == SEEN_TOPIC:
         return int(event["last_us"] if "last_us" in event else event["seen_us"])
-    if topic in (INVENTORY_TOPIC, INCIDENTS_TOPIC):
+    if topic == INVENTORY_TOPIC:
         return 0
+    if topic == INCIDENTS_TOPIC:
+        # The live job closes an incident when the clock of the fleet shows that it is over. That
+        # clock also shows the time without lines.
+        is_closed = event["run_id"] == LIVE and event["closed_at"]
+        return microseconds(event["closed_at"]) + CLOSING_US if is_closed else 0
     return microseconds(event["ended_at"] or event["started_at"])
 
 

@@ -105,7 +105,9 @@ def test_the_order_of_loads_changes_no_incident(path: Path) -> None:
 
 
 def test_a_replay_changes_no_live_incident_that_is_open_and_keeps_others_live() -> None:
-    bundles = bundles_of(events(load(CASES / "array_beside_a_storm.yaml")))
+    case = load(CASES / "array_beside_a_storm.yaml")
+    over = events({"events": ["esx1 seen 09:00:00"]})
+    bundles = [*bundles_of(events(case)), over]
     stored = Stored()
     for number, bundle in enumerate(bundles):
         stored.load(bundle, number)
@@ -117,3 +119,24 @@ def test_a_replay_changes_no_live_incident_that_is_open_and_keeps_others_live() 
         for name, row in stored.incidents.items():
             assert row["run_id"] == "live"
             assert (row["verdict"] == true[name]["verdict"]) is is_changed
+
+
+def test_a_replay_opens_a_closed_live_incident_only_if_it_shows_a_later_end() -> None:
+    """The live job does not close an incident twice, so a wrong one would stay open."""
+    case = load(CASES / "one_slow_lun.yaml")
+    lun = "naa.60060e8000000000000000000000000a"
+    stored = Stored()
+
+    def replayed(number: int, *lines: str) -> tuple[str, str]:
+        stored.load(events({"events": lines}), number)
+        [row] = stored.incidents.values()
+        return row["run_id"], row["state"]
+
+    assert replayed(1, *(line for line in case["events"] if "seen" not in line))[1] == "open"
+    [(name, row)] = stored.incidents.items()
+    closed = {"run_id": "live", "state": "closed", "closed_at": "2026-03-02T02:30:00.000000Z"}
+    stored.incidents = {name: row | closed}
+
+    assert replayed(2, f"esx1 slow {lun} 02:11:00 02:29:00 300") == ("live", "closed")
+    assert replayed(3, f"esx2 slow {lun} 02:20:00 02:35:00 300") == ("run 3", "open")
+    assert replayed(4, "esx1 seen 03:00:00") == ("run 3", "closed")
