@@ -1,6 +1,6 @@
 -- One row is one measure before and after one change.
 -- Internal: a part of change_effects_of, which gives the parameters.
--- `scopes`: rows of change_scopes_of, an array of tuples as ClickHouse writes it, in base64. As a literal they are
+-- `scopes`: the column of change_scopes_of, an array of tuples as ClickHouse writes it, in base64. A literal is
 -- analysed once: ClickHouse analyses a subquery again for each time that it is named, which took seconds. JSON would
 -- not do: with one name that is not UTF-8, no row could be read.
 CREATE OR REPLACE VIEW change_effects_in
@@ -153,11 +153,6 @@ WITH
         ) AS each_side
     ) AS watched,
 
-    -- The seconds of the day at which the days of a side begin. Conflicts between two of them are one row.
-    (
-        SELECT arrayDistinct(arrayMap(side -> toUnixTimestamp(side.4) % 86400, watched))
-    ) AS day_starts,
-
     events AS
     (
         SELECT
@@ -174,12 +169,12 @@ WITH
             n, is_after, 'conflict_episodes_per_day' AS measure, at, times, [] AS durations
         FROM
         (
+            -- The conflicts of a minute are on the same day as the first of them.
             SELECT min(started_at) AS at, count() AS times, on_host, on_device, on_volume
             FROM conflicted
             GROUP BY
                 on_host, on_device, on_volume, arrayCount(edge -> edge <= started_at, edges),
-                intDiv(toUnixTimestamp(started_at), 86400),
-                arrayCount(second -> second <= toUnixTimestamp(started_at) % 86400, day_starts)
+                toStartOfMinute(started_at)
         ) AS conflicts
         CROSS JOIN asked
         WHERE
@@ -227,14 +222,13 @@ WITH
     latencies AS
     (
         SELECT
-            first_at, last_at, on_host,
-            arrayJoin(if(is_named, [toString(device), ''], [''])) AS on_device,
-            max(mean_ms) AS mean_ms, max(peak_ms) AS peak_ms
+            first_at, last_at, any(host) AS on_host, max(minute_ms) AS mean_ms, max(sample_ms) AS peak_ms,
+            any(named) AS name, arrayJoin(if(name = '', [''], [name, ''])) AS on_device
         FROM
         (
             SELECT
                 toDateTime64(hour, 3, 'UTC') AS first_at, first_at + toIntervalSecond(3599) AS last_at,
-                host AS on_host, device, worst_davg_ms AS mean_ms, peak_davg_ms AS peak_ms
+                host, device, worst_davg_ms AS minute_ms, peak_davg_ms AS sample_ms
             FROM latency_hours_stored
             -- Without commands, a low latency does not count.
             WHERE
@@ -243,7 +237,7 @@ WITH
             UNION ALL
             SELECT
                 window_start AS first_at, first_at + toIntervalSecond(59) AS last_at,
-                host AS on_host, device, avg_davg_ms AS mean_ms, max_davg_ms AS peak_ms
+                host, device, avg_davg_ms AS minute_ms, max_davg_ms AS sample_ms
             FROM latency_windows_stored
             WHERE
                 object_class IN ('scsi_device', 'disk') AND NOT is_deleted AND avg_davg_ms > 0
@@ -251,7 +245,10 @@ WITH
                     SELECT toStartOfHour(arrayJoin([moment, moment + settling])) FROM asked
                 )
         ) AS measured
-        GROUP BY first_at, last_at, on_host, device IN (SELECT arrayJoin(latency_names)) AS is_named, on_device
+        -- By a hash: ClickHouse groups by names five times as slowly.
+        GROUP BY
+            first_at, last_at,
+            cityHash64(host, if(device IN (SELECT arrayJoin(latency_names)), toString(device), '') AS named)
     ),
 
     latency_sides AS
@@ -260,8 +257,9 @@ WITH
             n, is_after,
             groupArray(arrayReduce('quantileExactInclusive(0.5)', means)) AS medians,
             groupArray(arrayReduce('quantileExactInclusive(0.99)', peaks)) AS highest,
-            groupArrayArray(means) AS all_means,
-            groupArrayArray(peaks) AS all_peaks
+            toNullable(arrayReduce('quantileExactInclusive(0.5)', groupArrayArray(means) AS all_means)) AS middle,
+            toNullable(arrayReduce('quantileExactInclusive(0.99)', groupArrayArray(peaks) AS all_peaks)) AS top,
+            toUInt64(length(all_means)) AS hours_count
         FROM
         (
             SELECT n, is_after, day, groupArray(slowest_minute_ms) AS means, groupArray(slowest_ms) AS peaks
@@ -278,17 +276,17 @@ WITH
                     first_at >= side_from_at AND last_at <= side_until_at
                     AND if(empty(luns), on_device = '', has(luns, on_device))
                     AND (empty(near_hosts) OR has(near_hosts, on_host))
-                GROUP BY n, is_after, hour, on_host, on_device
+                GROUP BY n, is_after, hour, cityHash64(on_host, on_device)
             ) AS hours
             GROUP BY n, is_after, day
         ) AS days
         GROUP BY n, is_after
     ),
 
-    -- For each side: the tested days, and the values.
+    -- For each side: the tested days, the value, and the number of events.
     samples AS
     (
-        SELECT n, is_after, each.1 AS measure, each.2 AS tested_by, each.3 AS told_by, each.4 AS events_count
+        SELECT n, is_after, each.1 AS measure, each.2 AS tested_by, each.3 AS told, each.4 AS events_count
         FROM
         (
             SELECT
@@ -296,14 +294,14 @@ WITH
                 arrayMap(
                     day -> toFloat64(by_day.2[indexOf(by_day.1, day)] * speaks_for), range(toUInt64(days_count))
                 ) AS per_day,
-                durations,
-                durations_by_day,
                 toUInt64(events_count * speaks_for) AS happened,
                 arrayConcat(
                     [(
                         measure,
                         per_day,
-                        if(reach_s < 86400, [happened * 86400 / greatest(reach_s, 300)], per_day),
+                        toNullable(
+                            if(reach_s < 86400, happened * 86400 / greatest(reach_s, 300), arrayAvg(per_day))
+                        ),
                         happened
                     )],
                     if(
@@ -312,13 +310,21 @@ WITH
                             (
                                 'stun_duration_p50_s',
                                 arrayMap(day -> arrayReduce('quantileExactInclusive(0.5)', day), durations_by_day),
-                                durations,
+                                if(
+                                    empty(durations),
+                                    NULL,
+                                    arrayReduce('quantileExactInclusive(0.5)', durations)
+                                ),
                                 happened
                             ),
                             (
                                 'stun_duration_p99_s',
                                 arrayMap(day -> arrayMax(day), durations_by_day),
-                                durations,
+                                if(
+                                    empty(durations),
+                                    NULL,
+                                    arrayReduce('quantileExactInclusive(0.99)', durations)
+                                ),
                                 happened
                             )
                         ],
@@ -329,67 +335,84 @@ WITH
         ) AS events_told
         ARRAY JOIN measured AS each
         UNION ALL
-        SELECT n, is_after, each.1 AS measure, each.2 AS tested_by, each.3 AS told_by, each.4 AS events_count
+        SELECT n, is_after, each.1 AS measure, each.2 AS tested_by, each.3 AS told, each.4 AS events_count
         FROM latency_sides
         ARRAY JOIN [
-            ('davg_p50_ms', medians, all_means, length(all_means)),
-            ('davg_p99_ms', highest, all_peaks, length(all_peaks))
+            ('davg_p50_ms', medians, middle, hours_count),
+            ('davg_p99_ms', highest, top, hours_count)
         ] AS each
     ),
+
+    -- As a literal, like `watched`: ClickHouse takes longer to analyse a subquery the deeper it is nested.
+    (
+        SELECT groupArray((
+            n, measure, is_enough, length(before), length(after), value_before, value_after, count_before,
+            count_after, shift, p_alone, p_at_best
+        ))
+        FROM
+        (
+            SELECT
+                n,
+                measure,
+                anyIf(tested_by, NOT is_after) AS before,
+                anyIf(tested_by, is_after) AS after,
+                round(anyIf(told, NOT is_after), 3) AS value_before,
+                round(anyIf(told, is_after), 3) AS value_after,
+                anyIf(events_count, NOT is_after) AS count_before,
+                anyIf(events_count, is_after) AS count_after,
+                least(length(before), length(after)) >= greatest({least_samples:UInt32}, 2) AS is_enough,
+                if(is_enough, arrayConcat(before, after), [0., 0.]) AS days,
+                if(is_enough, length(before), 1) AS before_count,
+                toUInt8(least(length(days), 15)) AS few,
+                -- Doubled ranks, because equal days share a rank in between.
+                arrayMap(
+                    day -> 2 * arrayCount(other -> other < day, days) + arrayCount(other -> other = day, days) + 1, days
+                ) AS ranks,
+                -- All permutations of few days, each as the bits of a number.
+                if(
+                    few <= 14,
+                    arrayFilter(dealt -> bitCount(dealt) = before_count, range(bitShiftLeft(toUInt32(1), few))),
+                    []
+                ) AS deals,
+                toInt64(before_count * (length(days) + 1)) AS usual_sum,
+                -- Above 0 if the days before the change rank higher.
+                toInt64(arraySum(arraySlice(ranks, 1, before_count))) - usual_sum AS shift,
+                abs(shift) AS distance,
+                if(
+                    few <= 14,
+                    arrayCount(
+                        dealt -> abs(
+                            toInt64(arraySum(
+                                (rank, place) -> rank * bitTest(dealt, place - 1), ranks, arrayEnumerate(ranks)
+                            )) - usual_sum
+                        ) >= distance,
+                        deals
+                    ) / length(deals),
+                    -- As an aggregate function, the test would fail if a side is empty.
+                    arrayReduce(
+                        'mannWhitneyUTest(\'two-sided\')',
+                        days,
+                        arrayMap(place -> toUInt8(place > before_count), arrayEnumerate(days))
+                    ).2
+                ) AS p,
+                -- If all days are equal, there is no difference.
+                if(is_enough, if(isFinite(p), least(p, 1), 1), NULL) AS p_alone,
+                -- 2 of all permutations, binomial(days, before_count), have the largest difference.
+                2 * exp(
+                    lgamma(before_count + 1) + lgamma(length(days) - before_count + 1) - lgamma(length(days) + 1)
+                ) AS p_at_best
+            FROM samples
+            GROUP BY n, measure
+        ) AS each_measure
+    ) AS known,
 
     compared AS
     (
         SELECT
-            n,
-            measure,
-            anyIf(tested_by, NOT is_after) AS before,
-            anyIf(tested_by, is_after) AS after,
-            anyIf(told_by, NOT is_after) AS told_before,
-            anyIf(told_by, is_after) AS told_after,
-            anyIf(events_count, NOT is_after) AS count_before,
-            anyIf(events_count, is_after) AS count_after,
-            least(length(before), length(after)) >= greatest({least_samples:UInt32}, 2) AS is_enough,
-            if(is_enough, arrayConcat(before, after), [0., 0.]) AS days,
-            if(is_enough, length(before), 1) AS before_count,
-            toUInt8(least(length(days), 15)) AS few,
-            -- Doubled ranks, because equal days share a rank in between.
-            arrayMap(
-                day -> 2 * arrayCount(other -> other < day, days) + arrayCount(other -> other = day, days) + 1, days
-            ) AS ranks,
-            -- All permutations of few days, each as the bits of a number.
-            if(
-                few <= 14,
-                arrayFilter(dealt -> bitCount(dealt) = before_count, range(bitShiftLeft(toUInt32(1), few))),
-                []
-            ) AS deals,
-            -- Above 0 if the days before the change rank higher.
-            toInt64(arraySum(arraySlice(ranks, 1, before_count))) - toInt64(before_count * (length(days) + 1)) AS shift,
-            abs(shift) AS distance,
-            if(
-                few <= 14,
-                arrayCount(
-                    dealt -> abs(
-                        toInt64(arraySum(
-                            (rank, place) -> rank * bitTest(dealt, place - 1), ranks, arrayEnumerate(ranks)
-                        )) - toInt64(before_count * (length(days) + 1))
-                    ) >= distance,
-                    deals
-                ) / length(deals),
-                -- As an aggregate function, the test would fail if a side is empty.
-                arrayReduce(
-                    'mannWhitneyUTest(\'two-sided\')',
-                    days,
-                    arrayMap(place -> toUInt8(place > before_count), arrayEnumerate(days))
-                ).2
-            ) AS p,
-            -- If all days are equal, there is no difference.
-            if(is_enough, if(isFinite(p), least(p, 1), 1), NULL) AS p_alone,
-            -- 2 of all permutations, binomial(days, before_count), have the largest difference.
-            2 * exp(
-                lgamma(before_count + 1) + lgamma(length(days) - before_count + 1) - lgamma(length(days) + 1)
-            ) AS p_at_best
-        FROM samples
-        GROUP BY n, measure
+            each.1 AS n, each.2 AS measure, each.3 AS is_enough, each.4 AS days_before, each.5 AS days_after,
+            each.6 AS value_before, each.7 AS value_after, each.8 AS count_before, each.9 AS count_after,
+            each.10 AS shift, each.11 AS p_alone, each.12 AS p_at_best
+        FROM (SELECT arrayJoin(known) AS each) AS one
     ),
 
     tested AS
@@ -424,20 +447,10 @@ SELECT
     asked.for_datastore AS datastore,
     asked.place AS measure_number,
     asked.measure AS measure,
-    toUInt64(length(before)) AS samples_before,
-    toUInt64(length(after)) AS samples_after,
-    round(multiIf(
-        empty(told_before), NULL,
-        endsWith(measure, '_per_day'), arrayAvg(told_before),
-        measure LIKE '%p50%', arrayReduce('quantileExactInclusive(0.5)', told_before),
-        arrayReduce('quantileExactInclusive(0.99)', told_before)
-    ), 3) AS value_before,
-    round(multiIf(
-        empty(told_after), NULL,
-        endsWith(measure, '_per_day'), arrayAvg(told_after),
-        measure LIKE '%p50%', arrayReduce('quantileExactInclusive(0.5)', told_after),
-        arrayReduce('quantileExactInclusive(0.99)', told_after)
-    ), 3) AS value_after,
+    toUInt64(days_before) AS samples_before,
+    toUInt64(days_after) AS samples_after,
+    value_before,
+    value_after,
     if(value_before > 0, round(100 * (value_after - value_before) / value_before, 1), NULL) AS change_percent,
     round(p_alone, 6) AS p_value,
     round(corrected, 6) AS p_holm,

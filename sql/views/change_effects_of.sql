@@ -4,7 +4,8 @@
 --       datastore = '', device = '', least_samples = 5, significance = 0.05, least_change_percent = 10)
 -- The dashboards (change_effects) and `stunwatch sql before_and_after_change` use this definition.
 -- `change` is its id. Without it, the newest `most` changes are compared. `at` is a time instead of a change. `vm` is
--- part of a VM's name, and `vm_luns` the LUNs of these VMs, joined by a comma and a space.
+-- part of a VM's name. `vm_luns`: the LUNs of these VMs, joined by a comma and a space, if they are not those of the
+-- inventory.
 --
 -- The samples are days: the number of stuns or conflicts, the median and longest stun, the median of the hours'
 -- slowest minutes (DAVG) and the 99th percentile of their slowest samples. Neighbouring minutes are similar and
@@ -27,10 +28,7 @@ DEFINER = transform SQL SECURITY DEFINER AS
 SELECT *
 FROM change_effects_in(
     scopes = (
-        SELECT base64Encode(toString(groupArray((
-            number, change_id, toUnixTimestamp64Milli(changed_at), title, kind, host, device, datastore,
-            hosts, volumes, luns, near_hosts, one_vm_of
-        ))))
+        SELECT scopes
         FROM change_scopes_of(
             change = {change:String}, at = {at:String}, most = {most:UInt32}, days = {days:UInt32}, vm = {vm:String},
             vm_luns = {vm_luns:String}, host = {host:String}, datastore = {datastore:String},

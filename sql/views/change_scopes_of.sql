@@ -1,6 +1,6 @@
--- One row is one change, or the time `at`, and what belongs to it: hosts, datastores and LUNs.
--- Internal: a part of change_effects_of, with its parameters. `one_vm_of`: in a large fleet only the stuns of every
--- nth VM count.
+-- One row is a list of changes, or of the time `at`, with what belongs to each: hosts, datastores and LUNs.
+-- Internal: a part of change_effects_of, with its parameters. The only column is the parameter `scopes` of
+-- change_effects_in. `one_vm_of`: in a large fleet only the stuns of every nth VM count.
 CREATE OR REPLACE VIEW change_scopes_of
 DEFINER = transform SQL SECURITY DEFINER AS
 WITH
@@ -26,7 +26,7 @@ WITH
 
     toIntervalDay({days:UInt32}) AS reach,
 
-    -- Constants. Each is computed once, but analysed at each use, so the uses are few.
+    -- Constants. Each is computed once, but analysed at each use, so each is used once.
     (
         SELECT (min(assumeNotNull(picked_at)) - reach, max(assumeNotNull(picked_at)) + reach)
         FROM picked
@@ -73,7 +73,12 @@ WITH
                     multiIf(
                         for_device != '', [for_device],
                         for_datastore != '', arrayMap(extent -> extent.1, extents),
-                        arrayFilter(each -> each != '', splitByString(', ', {vm_luns:String}))
+                        {vm_luns:String} != '', splitByString(', ', {vm_luns:String}),
+                        (
+                            SELECT groupUniqArray(device)
+                            FROM vm_storage
+                            WHERE {vm:String} != '' AND device != '' AND positionCaseInsensitive(vm, {vm:String}) > 0
+                        )
                     ) AS luns
                 FROM
                 (
@@ -116,62 +121,38 @@ WITH
     ) AS places
 
 -- For a year of a large fleet, the stuns of every nth VM are a sample of all; nth is a power of 2.
-SELECT
-    place.1 AS number,
-    place.2 AS change_id,
-    assumeNotNull(place.3) AS changed_at,
-    place.4 AS title,
-    place.5 AS kind,
-    place.6 AS host,
-    place.7 AS device,
-    place.8 AS datastore,
-    place.9 AS hosts,
-    place.10 AS volumes,
-    place.11 AS luns,
-    place.12 AS near_hosts,
-    one_vm_of
+SELECT base64Encode(toString(groupArray((
+    place.1, place.2, toUnixTimestamp64Milli(assumeNotNull(place.3)), place.4, place.5, place.6, place.7, place.8,
+    place.9, place.10, place.11, place.12, one_vm_of
+)))) AS scopes
 FROM
 (
     SELECT
         place,
         toUInt64(exp2(ceil(log2(greatest(1, sumIf(
-            stuns_counted,
-            day >= toDate(place.3 - reach) AND day <= toDate(place.3 + reach)
-            AND (empty(place.10) OR has(place.10, on_volume))
-            AND (empty(place.9) OR has(place.9, on_host))
+            arraySum(
+                (week, counted) -> if(week >= place.3 - reach AND week <= place.3 + reach, counted, 0),
+                weeks, counts
+            ),
+            (empty(place.10) OR has(place.10, on_volume)) AND (empty(place.9) OR has(place.9, on_host))
         ) / 50000))))) AS one_vm_of
     FROM (SELECT arrayJoin(places) AS place) AS each_place
     CROSS JOIN
     (
         SELECT
-            day,
-            -- Only names that a change is limited to are distinguished.
-            arrayMap(
-                name -> if(
-                    name IN (
-                        SELECT arrayJoin(arrayConcat(place.9, place.10))
-                        FROM (SELECT arrayJoin(places) AS place) AS limited
-                    ),
-                    name,
-                    ''
-                ),
-                [toString(host), toString(datastore)]
-            ) AS names,
-            names[1] AS on_host,
-            names[2] AS on_volume,
-            sum(stuns_of_day) AS stuns_counted
+            toString(host) AS on_host, toString(datastore) AS on_volume,
+            groupArray(week) AS weeks, groupArray(stuns_of_week) AS counts
         FROM
         (
-            -- On several servers, a GROUP BY key must not name a subquery. So the names are compared outside.
-            SELECT toDate(ended_at) AS day, host, datastore, count() AS stuns_of_day
+            SELECT toMonday(ended_at) AS week, host, datastore, count() AS stuns_of_week
             FROM stuns_by_time_stored
             WHERE ended_at >= span.1 AND ended_at < span.2 AND positionCaseInsensitive(vm, {vm:String}) > 0
-            GROUP BY day, host, datastore
-        ) AS by_owner
-        GROUP BY day, names
+            GROUP BY week, host, datastore
+        ) AS by_week
+        GROUP BY on_host, on_volume
         UNION ALL
         -- Keep a change without stuns.
-        SELECT toDate(0) AS day, ['', ''] AS names, '' AS on_host, '' AS on_volume, 0 AS stuns_counted
+        SELECT '' AS on_host, '' AS on_volume, [] AS weeks, [] AS counts
     ) AS counted
     GROUP BY place
 ) AS each_scope;

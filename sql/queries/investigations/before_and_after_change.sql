@@ -39,15 +39,15 @@ SELECT
     changed_at,
     events_before,
     events_after
-FROM change_effects_of(
-    change = {change:String}, at = {at:String}, most = 1, days = {days:UInt32},
-    settle_minutes = {settle_minutes:UInt32}, vm = {vm:String},
-    vm_luns = (
-        SELECT arrayStringConcat(groupUniqArray(device), ', ')
-        FROM vm_storage
-        WHERE {vm:String} != '' AND positionCaseInsensitive(vm, {vm:String}) > 0 AND device != ''
+FROM change_effects_in(
+    scopes = (
+        SELECT scopes
+        FROM change_scopes_of(
+            change = {change:String}, at = {at:String}, most = 1, days = {days:UInt32}, vm = {vm:String}, vm_luns = '',
+            host = {host:String}, datastore = {datastore:String}, device = {device:String}
+        )
     ),
-    host = {host:String}, datastore = {datastore:String}, device = {device:String},
+    days = {days:UInt32}, settle_minutes = {settle_minutes:UInt32}, vm = {vm:String},
     least_samples = {least_samples:UInt32}, significance = {significance:Float64},
     least_change_percent = {least_change_percent:Float64}
 )
