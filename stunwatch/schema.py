@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stunwatch.clickhouse import ClickHouse
+from stunwatch.errors import UserError
 from stunwatch.folders import ROOT
 
 SQL = ROOT / "sql"
@@ -118,7 +120,7 @@ def apply(
     Data is never dropped. Missing tables, missing columns, and missing members of lists of tuples
     are added. If any file in PIPES changed, all objects of PIPES are dropped and recreated; Kafka
     keeps their offsets. With a `cluster`, this updates only the server that `clickhouse` connects
-    to.
+    to. Raises UserError, and changes nothing, if a table cannot be altered to its definition.
     """
     _make_database(clickhouse)
     clickhouse.command(
@@ -133,6 +135,18 @@ def apply(
     changed = {each.name for each in files if applied.get(each.name) != each.fingerprint}
     if not changed:
         return []
+    altered = [
+        each
+        for each in files
+        if each.stage == "tables" and each.name in changed and each.name in applied
+    ]
+    if others := [name for each in altered for name in _of_another_layout(clickhouse, each)]:
+        raise UserError(
+            f"ClickHouse has tables of a version that this one cannot alter: {', '.join(others)}."
+            " Run `stunwatch down`, delete the folder var/clickhouse (on Kubernetes drop the"
+            " database stunwatch), and start again: all that Kafka keeps is then read again. Older"
+            " rows are lost. See docs/runbooks/upgrade.md."
+        )
     pipes = [each for each in files if each.stage in PIPES]
     if any(each.name in changed for each in pipes):
         changed |= {each.name for each in pipes}
@@ -143,12 +157,18 @@ def apply(
         for statement in each.statements:
             clickhouse.command(statement)
         if each.stage == "tables":
-            if each.name in applied:
+            if each in altered:
                 _add_columns(clickhouse, each)
             if cluster:
                 _open_shards(clickhouse, each, cluster)
         _note(clickhouse, each.name, each.fingerprint)
     return sorted(changed)
+
+
+def is_new(clickhouse: ClickHouse) -> bool:
+    """Return whether nothing was ever applied to the database. Create it if it is missing."""
+    _make_database(clickhouse)
+    return clickhouse.rows("EXISTS TABLE schema_applied") == [(0,)]
 
 
 def store_limits(clickhouse: ClickHouse, limits: Mapping[str, int]) -> None:
@@ -337,6 +357,46 @@ def _longer_tuples(clickhouse: ClickHouse, table: str, wanted: str) -> list[str]
     ]
 
 
+@contextmanager
+def _wanted_table(clickhouse: ClickHouse, statement: str, name: str) -> Iterator[str]:
+    """Create an empty table as the statement defines it, for a comparison; drop it at the end."""
+    wanted = f"{name}_wanted"
+    clickhouse.command(f"DROP TABLE IF EXISTS {wanted} SYNC")
+    clickhouse.command(_alone(statement.replace(name, wanted, 1)))
+    yield wanted
+    clickhouse.command(f"DROP TABLE {wanted} SYNC")
+
+
+def _of_another_layout(clickhouse: ClickHouse, file: SqlFile) -> Iterator[str]:
+    """Yield the existing tables of a file that no ALTER can change to its definition, with why."""
+    for statement, name in zip(file.statements, file.created, strict=True):
+        with _wanted_table(clickhouse, statement, name) as wanted:
+            both = (
+                f"ours.database = 'stunwatch' AND ours.table = '{name}'"
+                f" AND theirs.database = 'stunwatch' AND theirs.table = '{wanted}'"
+            )
+            differences = [
+                reason
+                for (reason,) in clickhouse.rows(
+                    "SELECT multiIf(ours.partition_key != theirs.partition_key, 'partitions',"
+                    " NOT startsWith(theirs.sorting_key, ours.sorting_key), 'order', '') AS reason"
+                    " FROM system.tables AS ours CROSS JOIN system.tables AS theirs"
+                    f" WHERE {both.replace('.table', '.name')} AND reason != ''"
+                    " UNION ALL"
+                    " SELECT concat('column ', ours.name)"
+                    " FROM system.columns AS ours INNER JOIN system.columns AS theirs"
+                    " ON ours.name = theirs.name"
+                    f" WHERE {both} AND ("
+                    "(ours.type != theirs.type AND NOT startsWith(ours.type, 'Array(Tuple('))"
+                    " OR (ours.default_kind != theirs.default_kind"
+                    " AND (ours.default_kind, theirs.default_kind) NOT IN"
+                    " (('', 'DEFAULT'), ('DEFAULT', ''))))"
+                )
+            ]
+        if differences:
+            yield f"{name} ({', '.join(sorted(differences))})"
+
+
 def _add_columns(clickhouse: ClickHouse, file: SqlFile) -> None:
     """Add to an existing table the columns, and members of tuples, that only its file has.
 
@@ -344,28 +404,25 @@ def _add_columns(clickhouse: ClickHouse, file: SqlFile) -> None:
     not change.
     """
     for statement, name in zip(file.statements, file.created, strict=True):
-        wanted = f"{name}_wanted"
-        clickhouse.command(f"DROP TABLE IF EXISTS {wanted} SYNC")
-        clickhouse.command(_alone(statement.replace(name, wanted, 1)))
-        changes = [
-            # Another replica may have added it a moment ago.
-            f"ADD COLUMN IF NOT EXISTS {column} {definition}"
-            for column, definition in clickhouse.rows(
-                "SELECT name, concat(type, ' ', default_kind, ' ', default_expression,"
-                " if(compression_codec = '', '', concat(' ', compression_codec)))"
-                f" FROM system.columns WHERE database = 'stunwatch' AND table = '{wanted}'"
-                " AND name NOT IN (SELECT name FROM system.columns"
-                f" WHERE database = 'stunwatch' AND table = '{name}') ORDER BY position"
+        with _wanted_table(clickhouse, statement, name) as wanted:
+            changes = [
+                # Another replica may have added it a moment ago.
+                f"ADD COLUMN IF NOT EXISTS {column} {definition}"
+                for column, definition in clickhouse.rows(
+                    "SELECT name, concat(type, ' ', default_kind, ' ', default_expression,"
+                    " if(compression_codec = '', '', concat(' ', compression_codec)))"
+                    f" FROM system.columns WHERE database = 'stunwatch' AND table = '{wanted}'"
+                    " AND name NOT IN (SELECT name FROM system.columns"
+                    f" WHERE database = 'stunwatch' AND table = '{name}') ORDER BY position"
+                )
+            ]
+            changes += _longer_tuples(clickhouse, name, wanted)
+            keys = dict(
+                clickhouse.rows(
+                    "SELECT name, sorting_key FROM system.tables WHERE database = 'stunwatch'"
+                )
             )
-        ]
-        changes += _longer_tuples(clickhouse, name, wanted)
-        keys = dict(
-            clickhouse.rows(
-                "SELECT name, sorting_key FROM system.tables WHERE database = 'stunwatch'"
-            )
-        )
-        if keys[name] != keys[wanted]:
-            changes.append(f"MODIFY ORDER BY ({keys[wanted]})")
-        if changes:
-            clickhouse.command(f"ALTER TABLE {name} {', '.join(changes)}")
-        clickhouse.command(f"DROP TABLE {wanted} SYNC")
+            if keys[name] != keys[wanted]:
+                changes.append(f"MODIFY ORDER BY ({keys[wanted]})")
+            if changes:
+                clickhouse.command(f"ALTER TABLE {name} {', '.join(changes)}")

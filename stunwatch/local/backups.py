@@ -13,34 +13,28 @@ in Kafka and ClickHouse.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from stunwatch import schema
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse
 from stunwatch.consumers import wait_until_read
 from stunwatch.errors import UserError
-from stunwatch.kafka import Kafka, Offsets
+from stunwatch.kafka import Kafka
 from stunwatch.local import checks, clickhouse, kafka
+from stunwatch.local.readers import readers, set_offsets
 from stunwatch.query_errors import explained
 from stunwatch.settings import Settings
 
 MANIFEST = "backup.json"
 DATA = "clickhouse"
-
-LEAVING_SECONDS = 180.0
-"""Time for a dropped consumer to leave its group. Kafka removes one that was killed, or dropped
-while it joined, after one or two session timeouts of 45 s.
-"""
 
 
 @dataclass(frozen=True)
@@ -182,18 +176,6 @@ def read(folder: Path) -> Backup:
         ) from error
 
 
-def readers() -> dict[str, list[str]]:
-    """Return ClickHouse's consumer groups (sql/queues/), each with its topics."""
-    found = {}
-    for file in schema.sql_files():
-        if file.stage == "queues":
-            text = " ".join(file.statements)
-            [group] = re.findall(r"kafka_group_name = '([^']+)'", text)
-            [topics] = re.findall(r"kafka_topic_list = '([^']+)'", text)
-            found[group] = topics.split(",")
-    return found
-
-
 def _tables(admin: ClickHouse) -> dict[str, Table]:
     """Return every table that stores rows, except `schema_applied`."""
     columns: dict[str, list[str]] = {}
@@ -263,29 +245,8 @@ def _rewind(settings: Settings, backup: Backup, tell: Callable[[str], None]) -> 
             lost += max(0, start - noted) if is_same else 0
             wanted[place] = max(start, noted)
             again += ends[place] - wanted[place]
-        _set_offsets(admin, group, wanted, tell)
+        set_offsets(admin, group, wanted, tell)
     return again, lost
-
-
-def _set_offsets(admin: Any, group: str, offsets: Offsets, tell: Callable[[str], None]) -> None:
-    """Set a group's offsets; retry until its consumers have left the group."""
-    places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-    deadline = time.monotonic() + LEAVING_SECONDS
-    while True:
-        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
-        try:
-            for each in asked[group].result().topic_partitions:
-                if each.error:
-                    raise KafkaException(each.error)
-            return
-        except KafkaException as error:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"The rows are restored, but Kafka cannot reset the offsets of {group}:"
-                    f" {error.args[0].str()}. Run the restore again."
-                ) from error
-        tell(f"waiting until Kafka removes the stopped consumers of {group}")
-        time.sleep(0.5)
 
 
 def _cluster(settings: Settings) -> str:

@@ -27,6 +27,7 @@ from stunwatch.local import (
     kafka,
     keeper,
     principals,
+    readers,
     superset,
     supervision,
 )
@@ -133,6 +134,7 @@ def _start(
     steps: list[tuple[set[str], Callable[[Settings], object]]] = [
         ({"kafka"}, kafka.apply_principals),
         ({"kafka"}, kafka.apply_topics),
+        ({"kafka", "clickhouse"}, readers.read_all_into_new_tables),
         ({"kafka", "clickhouse"}, clickhouse.apply_sql),
         ({"kafka", "clickhouse", "superset"}, dashboards.apply_if_changed),
     ]

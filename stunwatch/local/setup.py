@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from stunwatch import schema
 from stunwatch.clickhouse import ClickHouse
-from stunwatch.local import clickhouse, kafka
+from stunwatch.local import clickhouse, kafka, readers
 from stunwatch.printable import echo
 from stunwatch.settings import Settings, load_settings
 
@@ -26,6 +26,8 @@ def main() -> None:
         kafka.apply_principals(settings)
         echo(f"topics: {kafka.apply_topics(settings)}")
     _wait(settings, clickhouse.unhealthy_reason)
+    if sys.argv[1:] != ["sql"]:
+        readers.read_all_into_new_tables(settings)
     echo(f"sql: {_apply_sql(settings)}")
 
 

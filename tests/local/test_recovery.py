@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ def test_a_killed_component_is_restarted_with_its_state_and_without_leftovers(
     pipeline.wait_for(causes, ["snapshot_create"] * 2)
 
 
-def test_unreadable_state_is_rebuilt_from_kafka(started: Pipeline) -> None:
+def test_unreadable_state_and_lost_tables_are_rebuilt_from_kafka(started: Pipeline) -> None:
     pipeline = started
     count = "SELECT count() FROM stuns WHERE startsWith(vm, 'again')"
     for vm in ("again1", "again2"):
@@ -87,6 +88,9 @@ def test_unreadable_state_is_rebuilt_from_kafka(started: Pipeline) -> None:
             time.sleep(1.1)
     pipeline.wait_for(count, 4)
     before = pipeline.rows("SELECT * EXCEPT (detected_at) FROM stuns ORDER BY event_id")
+    lines = "SELECT event_time, message FROM log_lines WHERE startsWith(vm, 'again') ORDER BY ALL"
+    pipeline.wait_for(f"SELECT count() FROM ({lines})", 4)
+    lines_before = pipeline.rows(lines)
     folder = flink.checkpoints(pipeline.settings)
     deadline = time.monotonic() + 60
     while not list(folder.glob("*/chk-*/_metadata")):
@@ -95,7 +99,10 @@ def test_unreadable_state_is_rebuilt_from_kafka(started: Pipeline) -> None:
     pipeline.run("down")
     # Simulate another state format.
     folder.rename(folder.with_name("1"))
+    shutil.rmtree(pipeline.settings.home / "clickhouse")
     pipeline.run("up")
+    pipeline.wait_for(f"SELECT count() FROM ({lines})", 4)
+    assert pipeline.rows(lines) == lines_before
     pipeline.ship(
         "esxi.vmware_log", stun_line("again1", "Checkpoint_Unstun: vm stopped for 61000 us", 200)
     )

@@ -45,6 +45,7 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> _Supervisor:
     for module, step in (
         (pipeline.kafka, "apply_principals"),
         (pipeline.kafka, "apply_topics"),
+        (pipeline.readers, "read_all_into_new_tables"),
         (pipeline.clickhouse, "apply_sql"),
     ):
         monkeypatch.setattr(module, step, lambda _: None)

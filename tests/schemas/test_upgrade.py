@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stunwatch import schema
+from stunwatch.errors import UserError
 from tests.clickhouse_server import Server, running, without_kafka
 
 KEYED = ("latency_samples_stored", "latency_baselines_stored", "latency_hours_stored")
@@ -112,6 +113,42 @@ def test_next_steps_of_older_versions_are_kept_and_get_the_new_members(
         " next_steps[1].precondition, next_steps[1].risk_level, next_steps[1].risk"
         " FROM incidents ORDER BY 5 NULLS FIRST"
     ) == [("look", "a doubt", 0, None, None, None), ("look", "a doubt", 1, "first", "low", "harm")]
+
+
+LAYOUTS = {
+    "partitions": ("PARTITION BY toMonday(received_on)", "PARTITION BY toYYYYMM(received_on)"),
+    "order": ("offset, line_hash)", "line_hash, offset)"),
+    "column truncated": ("truncated Bool", "truncated UInt8"),
+    "column received_at": (
+        "received_at DateTime64(6, 'UTC') ALIAS",
+        "received_at DateTime64(6, 'UTC') DEFAULT",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", LAYOUTS)
+def test_a_table_that_cannot_be_altered_is_named_and_nothing_changes(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    folder = tables_alone(tmp_path / "sql")
+    monkeypatch.setattr(schema, "SQL", folder)
+    path = folder / "tables/log_lines_stored.sql"
+    new = path.read_text()
+    path.write_text(new.replace(*LAYOUTS[reason]))
+    assert path.read_text() != new
+    server.admin.command("DROP TABLE log_lines_stored SYNC")
+    schema.apply(server.admin)
+    server.admin.command("INSERT INTO log_lines_stored (message) VALUES ('a line')")
+
+    path.write_text(new)
+    for _ in range(2):
+        with pytest.raises(UserError, match=rf"log_lines_stored \(.*{reason}.*\).*stunwatch down"):
+            schema.apply(server.admin)
+    assert server.admin.rows("SELECT message FROM log_lines_stored") == [("a line",)]
+    assert not {each for each in server.names() if each.endswith("_wanted")}
+
+    server.admin.command("DROP TABLE log_lines_stored SYNC")
+    assert schema.apply(server.admin) == ["tables/log_lines_stored.sql"]
 
 
 def test_a_renamed_materialized_view_stores_an_event_once(
