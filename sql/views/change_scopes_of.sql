@@ -73,7 +73,7 @@ WITH
                     multiIf(
                         for_device != '', [for_device],
                         for_datastore != '', arrayMap(extent -> extent.1, extents),
-                        {vm_luns:String} != '', splitByString(', ', {vm_luns:String}),
+                        {vm_luns:String} != '', arrayFilter(each -> each != '', splitByString(', ', {vm_luns:String})),
                         (
                             SELECT groupUniqArray(device)
                             FROM vm_storage
@@ -131,8 +131,8 @@ FROM
         place,
         toUInt64(exp2(ceil(log2(greatest(1, sumIf(
             arraySum(
-                (week, counted) -> if(week >= place.3 - reach AND week <= place.3 + reach, counted, 0),
-                weeks, counts
+                (day, counted) -> if(day >= toDate(place.3 - reach) AND day <= toDate(place.3 + reach), counted, 0),
+                days, counts
             ),
             (empty(place.10) OR has(place.10, on_volume)) AND (empty(place.9) OR has(place.9, on_host))
         ) / 50000))))) AS one_vm_of
@@ -141,18 +141,18 @@ FROM
     (
         SELECT
             toString(host) AS on_host, toString(datastore) AS on_volume,
-            groupArray(week) AS weeks, groupArray(stuns_of_week) AS counts
+            groupArray(day) AS days, groupArray(stuns_of_day) AS counts
         FROM
         (
-            SELECT toMonday(ended_at) AS week, host, datastore, count() AS stuns_of_week
+            SELECT toDate(ended_at) AS day, host, datastore, count() AS stuns_of_day
             FROM stuns_by_time_stored
             WHERE ended_at >= span.1 AND ended_at < span.2 AND positionCaseInsensitive(vm, {vm:String}) > 0
-            GROUP BY week, host, datastore
-        ) AS by_week
+            GROUP BY day, host, datastore
+        ) AS by_day
         GROUP BY on_host, on_volume
         UNION ALL
         -- Keep a change without stuns.
-        SELECT '' AS on_host, '' AS on_volume, [] AS weeks, [] AS counts
+        SELECT '' AS on_host, '' AS on_volume, [] AS days, [] AS counts
     ) AS counted
     GROUP BY place
 ) AS each_scope;

@@ -36,9 +36,10 @@ def read_all_into_new_tables(settings: Settings) -> None:
     """If ClickHouse has no tables yet, let its consumers begin with the oldest messages in Kafka.
 
     Kafka keeps their offsets when ClickHouse's data is deleted or lost. Without this, rows from
-    before these offsets would be missing for ever. Raises UserError.
+    before these offsets would be missing for ever. In a cluster nothing happens: a new server is
+    empty while the others read. Raises UserError.
     """
-    if not schema.is_new(clickhouse.administrator(settings)):
+    if settings.clickhouse_cluster or not schema.is_new(clickhouse.administrator(settings)):
         return
     admin = kafka.administrator(settings)
     broker = Kafka(kafka_access(settings, "metrics"))
