@@ -12,7 +12,7 @@ import orjson
 
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.engine.failures import CORRELATOR, Failure
-from stunwatch.engine.history import known_us
+from stunwatch.engine.history import HISTORY_EVERY_US, known_us
 from stunwatch.engine.owners import LIVE
 from stunwatch.engine.tracking import Rejects, Row, Told, wall_clock_ms
 from stunwatch.incidents.configuration import KEEP_US
@@ -24,6 +24,10 @@ from stunwatch.incidents.topology import Topology
 
 LIVE_EVERY_US: Final = 5_000_000
 """Interval between calculations of live incidents, in event time."""
+
+BACKLOG_EVERY_MS: Final = 1_000
+"""While a backlog is read, hours pass in seconds. Incidents are then calculated at this interval of
+the wall clock, and at least as often as in a replay."""
 
 WAIT_MS: Final = 250
 """How long an event waits for others before incidents are calculated; the step of timers."""
@@ -65,6 +69,7 @@ class LiveIncidents:
         self._topology = Topology()
         self._bands = ShardedBands()
         self._timer_ms = 0
+        self._looked_us = self._looked_ms = 0
         self._retry_us = 0
         self._waits_until_ms = 0
         self._is_started = self._is_changed = self._has_new_topology = self._has_failed = False
@@ -142,7 +147,7 @@ class LiveIncidents:
                     self._clock.see_host(int(event["seen_us"]), now_ms * 1000)
             # Limits the effect of a host with a fast clock: it must not close incidents of others.
             latest_us = now_ms * 1000 + FAST_CLOCK_US
-            until_us = self._clock.time_us(now_ms * 1000)
+            until_us = self._until_us(now_ms)
             found = self._correlator.feed(
                 topic, event, self._bands, self._topology, latest_us, until_us
             )
@@ -163,15 +168,23 @@ class LiveIncidents:
 
     def _advanced(self, now_ms: int) -> Iterator[Row]:
         """Yield what follows from the time."""
-        time_us = self._clock.time_us(now_ms * 1000)
-        if time_us < self._retry_us:
+        until_us = self._until_us(now_ms)
+        if until_us < self._retry_us:
             return
         try:
-            yield from map(to_row, self._correlator.advance_time(time_us, self._topology))
+            yield from map(to_row, self._correlator.advance_time(until_us, self._topology))
         except Exception as error:
             yield from self._rejected(Failure(CORRELATOR, error, None), now_ms)
             return
         self._has_failed = False
+
+    def _until_us(self, now_ms: int) -> int:
+        """Return the time to which the correlator may advance; 0 if it must wait."""
+        time_us = self._clock.time_us(now_ms * 1000)
+        if self._looked_us != self._correlator.looked_us:
+            self._looked_us, self._looked_ms = self._correlator.looked_us, now_ms
+        is_soon = now_ms < self._looked_ms + BACKLOG_EVERY_MS
+        return 0 if is_soon and time_us < self._looked_us + HISTORY_EVERY_US else time_us
 
     def _rejected(self, failure: Failure, now_ms: int) -> Iterator[Row]:
         is_second, self._has_failed = self._has_failed, not self._has_failed

@@ -15,6 +15,7 @@ from typing import Any
 from stunwatch.detectors.catalogue import INCIDENTS_TOPIC
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
+    changed,
     content_hash,
     event_id,
     timestamp,
@@ -46,7 +47,7 @@ SEEN_TOPIC = "seen"
 """Not a Kafka topic: the job itself reports when hosts were seen."""
 
 DETECTOR = "incidents"
-VERSION = 3
+VERSION = 4
 """Raised when the same events give other incidents or texts: the newer row wins."""
 
 _MOST_REVISION = 2**63 - 1
@@ -317,7 +318,7 @@ class Correlator:
         self.looked_us = self.now_us
         fuller = self.hosts_seen.fuller_names()
         signals = [
-            replace(each, host=_host(each.host, topology, fuller)) for each in self._signals()
+            changed(each, host=_host(each.host, topology, fuller)) for each in self._signals()
         ]
         names = {name: _host(name, topology, fuller) for name in self.hosts_seen.hosts}
 
@@ -344,7 +345,7 @@ class Correlator:
             if name in standing:
                 continue
             known = self.written.get(name)
-            if known and _content(asdict(known.row)) == _content(asdict(written.row)):
+            if known and is_same(vars(known.row), vars(written.row)):
                 self.written[name] = replace(written, row=known.row)
                 continue
             row = above(written.row, known.row.revision) if known else written.row

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 
+from stunwatch.detectors.events import changed
 from stunwatch.detectors.reservation_conflict import DEVICE_NAMES
 from stunwatch.incidents.configuration import (
     EVIDENCE_US,
@@ -114,7 +115,7 @@ class Trouble:
 
 def troubles(signals: Iterable[Signal], topology: Topology) -> list[Trouble]:
     """The troubles of these signals, with scopes and evidence."""
-    placed = [replace(each, place=_place_of(each, topology)) for each in signals]
+    placed = [changed(each, place=_place_of(each, topology)) for each in signals]
     everything = sorted(placed, key=lambda each: (each.known_us, each.event_id))
     clusters = list(_clusters(everything))
     _found_by_a_slow_host(clusters)
@@ -568,9 +569,11 @@ def _one(parts: Sequence[Trouble]) -> Trouble:
     if len(parts) == 1:
         return parts[0]
     first = min(parts, key=lambda each: (each.founding[-1].known_us, each.founding[0].event_id))
+    # Not in the order of the parts: that depends on older signals in their places.
+    signals = chain.from_iterable(part.signals for part in parts)
     return Trouble(
         set().union(*(each.places for each in parts)),
-        [each for part in parts for each in part.signals],
+        sorted(signals, key=lambda each: (each.known_us, each.event_id)),
         founding=first.founding,
     )
 

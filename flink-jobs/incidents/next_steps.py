@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,12 +51,12 @@ class Case:
     seen: AbstractSet[str]
     """The hosts that sent logs in the hour before."""
 
-    @property
+    @cached_property
     def signals(self) -> Sequence[Signal]:
         """Its signals and its evidence."""
         return (*self.trouble.signals, *self.trouble.evidence)
 
-    @property
+    @cached_property
     def devices(self) -> dict[str, Device]:
         """Its devices that are in the inventory."""
         names = sorted({each.place for each in self.signals})
@@ -66,7 +66,13 @@ class Case:
 
     def of(self, *kinds: str) -> list[Signal]:
         """Its signals of some kinds."""
-        return [each for each in self.signals if each.kind in kinds]
+        if kinds not in self._of_kinds:
+            self._of_kinds[kinds] = [each for each in self.signals if each.kind in kinds]
+        return self._of_kinds[kinds]
+
+    @cached_property
+    def _of_kinds(self) -> dict[tuple[str, ...], list[Signal]]:
+        return {}  # many rules ask for the same kinds
 
 
 Step = dict[str, Any]

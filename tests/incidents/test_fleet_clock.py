@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stunwatch.incidents.configuration import HOUR_US, MINUTE_US
+from stunwatch.incidents.correlator import SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.fleet_clock import FAST_CLOCK_US, FIRST_HOST_US, FleetClock
+from stunwatch.incidents.topology import Topology
 from tests.incidents.live import Live, evening
 from tests.incidents.scenario import Fed, cases, known_us
 
@@ -76,3 +79,23 @@ def test_a_backlog_gives_the_incidents_that_were_read_on_time(path: Path) -> Non
         assert partly.incidents() == on_time.incidents()
     # Everything had ended before it could be known.
     assert not whole.alerts.outbox
+
+
+def test_incidents_of_a_backlog_are_calculated_as_often_as_in_a_replay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calculated, look = [], Correlator.look
+
+    def counted(correlator: Correlator, topology: Topology) -> Iterator[Incident]:
+        calculated.append(correlator.now_us)
+        return look(correlator, topology)
+
+    monkeypatch.setattr(Correlator, "look", counted)
+    # 1,000 hosts, whose lines of twelve hours are read within a second.
+    live, seconds = Live(), 12 * 3_600
+    for second in range(0, seconds, 40):
+        at_us = NOW_US + second * 1_000_000
+        seen = {"host": f"esx{second % 1_000}", "seen_us": at_us, "is_syslog": True}
+        live.live._correlator.is_dirty = True
+        live.feed(SEEN_TOPIC, seen, NOW_US + 24 * HOUR_US + second * 20)
+    assert len(calculated) == pytest.approx(seconds / 900, abs=2)
