@@ -23,11 +23,8 @@ from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, 
 from stunwatch.incidents.topology import Topology
 
 LIVE_EVERY_US: Final = 5_000_000
-"""Interval between calculations of live incidents, in event time."""
-
-BACKLOG_EVERY_MS: Final = 1_000
-"""While a backlog is read, hours pass in seconds. Incidents are then calculated at this interval of
-the wall clock, and at least as often as in a replay."""
+"""Interval between calculations of live incidents, in event time. The wall-clock time between them
+is as long, unless a backlog is read: then they are at least as frequent as in a replay."""
 
 WAIT_MS: Final = 250
 """How long an event waits for others before incidents are calculated; the step of timers."""
@@ -154,7 +151,7 @@ class LiveIncidents:
             yield from map(to_row, found)
             if topic == INVENTORY_TOPIC:
                 self._has_new_topology = True
-            elif topic != INCIDENTS_TOPIC:
+            elif topic != INCIDENTS_TOPIC and not self._clock.is_set_by_hosts:
                 # A fleet whose hosts send no syslog.
                 self._clock.see_event(known_us(topic, event), now_ms * 1000)
         except BrokenEventError:
@@ -183,7 +180,7 @@ class LiveIncidents:
         time_us = self._clock.time_us(now_ms * 1000)
         if self._looked_us != self._correlator.looked_us:
             self._looked_us, self._looked_ms = self._correlator.looked_us, now_ms
-        is_soon = now_ms < self._looked_ms + BACKLOG_EVERY_MS
+        is_soon = now_ms < self._looked_ms + LIVE_EVERY_US // 1000
         return 0 if is_soon and time_us < self._looked_us + HISTORY_EVERY_US else time_us
 
     def _rejected(self, failure: Failure, now_ms: int) -> Iterator[Row]:

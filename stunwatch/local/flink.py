@@ -113,7 +113,8 @@ def write_configuration(settings: Settings) -> None:
         keystore, password = _keystore(settings)
         own |= _filled("secure.yaml", keystore=keystore, password=password)
     shipped = yaml.safe_load((distribution() / "conf" / "config.yaml").read_text())
-    own["env.java.opts"]["all"] = shipped["env"]["java"]["opts"]["all"]
+    options = own["env.java.opts"]
+    options["all"] = f"{shipped['env']['java']['opts']['all']} {options['all']}"
     # Both components and the keeper write this file, so it must be replaced atomically.
     _replace(folder / "config.yaml", yaml.safe_dump(own, width=4096))
     for name in ("log4j-console.properties", "log4j-cli.properties"):

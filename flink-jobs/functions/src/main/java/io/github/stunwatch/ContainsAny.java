@@ -1,7 +1,9 @@
 package io.github.stunwatch;
 
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.flink.metrics.Counter;
 import org.apache.flink.table.functions.FunctionContext;
 import org.apache.flink.table.functions.ScalarFunction;
@@ -19,12 +21,13 @@ import org.apache.flink.table.functions.ScalarFunction;
  */
 public final class ContainsAny extends ScalarFunction {
 
-    private transient String builtFrom;
-    private transient Literals literals;
+    /** What was prepared, by the second argument. All calls in a query share one object. */
+    private transient Map<String, Literals> prepared;
     private transient Counter unsearched;
 
     @Override
     public void open(FunctionContext context) {
+        prepared = new HashMap<>();
         unsearched = context.getMetricGroup().counter("unsearched_lines");
     }
 
@@ -37,11 +40,9 @@ public final class ContainsAny extends ScalarFunction {
             unsearched.inc();
             return false;
         }
-        // The literals are a constant of the query: prepare them once, not for every line.
-        if (!joinedLiterals.equals(builtFrom)) {
-            literals = new Literals(List.of(joinedLiterals.split("\n")));
-            builtFrom = joinedLiterals;
-        }
+        // The literals are constants of the query: prepare them once, not for every line.
+        Literals literals =
+                prepared.computeIfAbsent(joinedLiterals, each -> new Literals(List.of(each.split("\n"))));
         // Literals are ASCII: replacing characters outside Latin-1 by question marks hides none.
         byte[] bytes = text.getBytes(StandardCharsets.ISO_8859_1);
         return literals.isIn(bytes, 0, bytes.length);
