@@ -23,8 +23,8 @@ from stunwatch.incidents.signals import TOPICS, BrokenEventError, microseconds, 
 from stunwatch.incidents.topology import Topology
 
 LIVE_EVERY_US: Final = 5_000_000
-"""Interval between calculations of live incidents, in event time. The wall-clock time between them
-is as long, unless a backlog is read: then they are at least as frequent as in a replay."""
+"""Interval between calculations of live incidents, in event time. A backlog passes faster: then the
+interval is the same by the wall clock, or that of a replay in event time if it ends sooner."""
 
 WAIT_MS: Final = 250
 """How long an event waits for others before incidents are calculated; the step of timers."""
@@ -180,8 +180,10 @@ class LiveIncidents:
         time_us = self._clock.time_us(now_ms * 1000)
         if self._looked_us != self._correlator.looked_us:
             self._looked_us, self._looked_ms = self._correlator.looked_us, now_ms
-        is_soon = now_ms < self._looked_ms + LIVE_EVERY_US // 1000
-        return 0 if is_soon and time_us < self._looked_us + HISTORY_EVERY_US else time_us
+        # The wall clock may be set back.
+        is_soon = 0 <= now_ms - self._looked_ms < LIVE_EVERY_US // 1000
+        waits = is_soon and time_us < self._looked_us + HISTORY_EVERY_US
+        return 0 if waits and not self._correlator.is_nearly_full else time_us
 
     def _rejected(self, failure: Failure, now_ms: int) -> Iterator[Row]:
         is_second, self._has_failed = self._has_failed, not self._has_failed

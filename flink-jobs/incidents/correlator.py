@@ -148,6 +148,16 @@ class Correlator:
         return self.signals_evicted + self.hosts_seen.evicted + self.baseline_hours_evicted
 
     @property
+    def is_nearly_full(self) -> bool:
+        """True if signals may soon be dropped: their incidents must be calculated before."""
+        return len(self.signals) >= self._kept_signals
+
+    @property
+    def _kept_signals(self) -> int:
+        """Number of signals that stay if there are too many."""
+        return self.most_signals * 9 // 10
+
+    @property
     def next_timer_us(self) -> int | None:
         """The event time of the next timer; None without state."""
         if self.is_dirty:
@@ -270,7 +280,7 @@ class Correlator:
 
         Their incidents are closed with all their signals: the rest must not become a new incident.
         """
-        many = len(self.signals) - self.most_signals * 9 // 10
+        many = len(self.signals) - self._kept_signals
         gone = set(islice(self.signals, many))
         for name, each in list(self.written.items()):
             if gone.isdisjoint(each.row.evidence_ids):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 
+from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.configuration import HOUR_US, MINUTE_US
 from stunwatch.incidents.correlator import SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.fleet_clock import FAST_CLOCK_US, FIRST_HOST_US, FleetClock
 from stunwatch.incidents.topology import Topology
 from tests.incidents.live import Live, evening
 from tests.incidents.scenario import Fed, cases, known_us
+from tests.incidents.test_bounded_incidents import slow
 
 NOW_US = 1_700_000_000_000_000
 
@@ -99,3 +102,27 @@ def test_incidents_of_a_backlog_are_calculated_as_often_as_in_a_replay(
         live.live._correlator.is_dirty = True
         live.feed(SEEN_TOPIC, seen, NOW_US + 24 * HOUR_US + second * 20)
     assert len(calculated) == pytest.approx(seconds / 900, abs=2)
+
+
+def test_a_flood_in_a_backlog_loses_no_incident() -> None:
+    """Too many signals for the state come between two calculations."""
+    live, many = Live(), 150
+    live.live._correlator.most_signals = 60
+    for number in range(many):
+        at_us, now_us = NOW_US + number * 10_000_000, NOW_US + 24 * HOUR_US + number * 1_000
+        seen = {"host": f"esx{number}", "seen_us": at_us, "is_syslog": True}
+        live.feed(SEEN_TOPIC, seen, now_us)
+        name = str(uuid5(NAMESPACE_DNS, str(number)))
+        live.feed("events.latency", slow(name, at_us, at_us, run_id=LIVE), now_us)
+    live.pass_time(now_us + MINUTE_US)
+    assert live.live._correlator.signals_evicted
+    assert len(live.incidents()) == many
+
+
+def test_a_wall_clock_that_is_set_back_delays_no_calculation() -> None:
+    live = Live()
+    live.now_ms = NOW_US // 1000
+    live.live._correlator.looked_us = NOW_US
+    live.feed(SEEN_TOPIC, {"host": "esx1", "seen_us": NOW_US, "is_syslog": True}, NOW_US)
+    assert not live.live._until_us(live.now_ms)
+    assert live.live._until_us(live.now_ms - 3 * HOUR_US // 1000)
