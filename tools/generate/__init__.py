@@ -18,7 +18,7 @@ import jinja2
 
 from stunwatch import schema
 from stunwatch.definitions import SCHEMAS, definitions, events
-from tools.generate.checks import checks_of
+from tools.generate.checks import STEP, checks_of
 from tools.generate.columns import columns
 from tools.generate.json_schema import text_of
 
@@ -36,7 +36,7 @@ def texts() -> dict[Path, str]:
         made[path] = _filled("materialized_view", event=each, columns=columns(each))
     return made | {
         GENERATED / "queues" / "events_queue.sql": _filled("queue", topics=[*events()]),
-        GENERATED / "parsing" / "events_mv.sql": _filled("parsing", **vars(checks_of(kinds))),
+        GENERATED / "parsing" / "events_mv.sql": _filled("parsing", step=STEP, **vars(checks_of(kinds))),
         GENERATED / "retention.sql": _filled("retention", definitions=definitions().values()),
     }
 

@@ -1,4 +1,4 @@
-"""The checks of events in ClickHouse: the kind of each field, and what each kind requires.
+"""The checks of events in ClickHouse: which fields a topic requires, and what the value of each field must be.
 
 A field that no definition names is not checked: a newer version may send it.
 """
@@ -6,6 +6,7 @@ A field that no definition names is not checked: a newer version may send it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -17,18 +18,41 @@ Property = Mapping[str, Any]
 
 _NO_LIMIT: Final = 2**64 - 1
 
+_UUID: Final = '"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"'
+
+_UTC_TIME: Final = (
+    '"(?:(?:19|2[0-2])[0-9]{2}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])'
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    "|(?:(?:19|2[0-2])(?:0[48]|[2468][048]|[13579][26])|2000)-02-29)"
+    'T(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]{1,9})?Z"'
+)
+"""A day that exists, with leap years from 1904 to 2296."""
+
+STEP: Final = {
+    "step": '^"[^"]',
+    "because": '^"',
+    "kb": '^("|null$)',
+    "against": '^("|null$)',
+    "evidence_ids": f"^($|\\[({_UUID},?)+\\]$)",
+    "precondition": '^($|"[^"])',
+    "risk_level": '^($|"none"$|"low"$|"high"$)',
+    "risk": '^($|"[^"])',
+}
+"""Key → the pattern of its value in a next step. The value of a missing key is ''."""
+
 
 class Kind(NamedTuple):
     """What a value must be. Fields with equal requirements have the same kind."""
 
-    check: str
-    """The name of the check, which is also the reason of a rejected message."""
-    can_be_null: int
-    least: int
-    most: int
-    pattern: str
-    values: str
-    """The known values as JSON, or ''."""
+    name: str
+    """What the reason of a rejected message says that the value is not."""
+    form: str
+    """The pattern of the value's JSON."""
+    least: int = 0
+    most: int = 0
+    """The limits of an integer, of a string's characters or of a list's items; no limits if `most` is 0."""
+    items: str = ""
+    """The pattern of a list's items as JSON."""
 
 
 @dataclass
@@ -40,9 +64,7 @@ class Checks:
     fields: list[tuple[str, int]] = field(default_factory=list)
     """(topic and field, the number of its kind)."""
     kinds: dict[Kind, int] = field(default_factory=dict)
-    """Kind → its number."""
-    known_values: list[str] = field(default_factory=list)
-    """The number of a kind and one of its values as JSON."""
+    """Kind → its number, from 1."""
 
 
 def checks_of(events: Iterable[Definition]) -> Checks:
@@ -53,59 +75,60 @@ def checks_of(events: Iterable[Definition]) -> Checks:
         schema = schema_of(event)
         made.required.append((topic, schema["required"]))
         for name, each in schema["properties"].items():
-            kind = kind_of(each)
-            if kind not in made.kinds:
-                number = made.kinds[kind] = len(made.kinds)
-                made.known_values += [f"{number} {json.dumps(one)}" for one in _values(each)]
-            made.fields.append((f"{topic} {name}", made.kinds[kind]))
+            number = made.kinds.setdefault(kind_of(each), len(made.kinds) + 1)
+            made.fields.append((f"{topic} {name}", number))
     return made
 
 
 def kind_of(each: Property) -> Kind:
     """The kind of a property of a JSON Schema. Raises ValueError if its type has no check."""
-    if values := _values(each):
-        return Kind("a known value", 0, 0, 0, "", json.dumps(values))
+    if values := [each["const"]] if "const" in each else each.get("enum"):
+        return Kind("a known value", f"^({'|'.join(re.escape(json.dumps(one)) for one in values)})$")
     types = [each["type"]] if isinstance(each["type"], str) else each["type"]
-    can_be_null = int("null" in types)
-    [kind] = set(types) - {"null"}
-    least, most, pattern = 0, _NO_LIMIT, ""
-    match kind:
+    [type_] = set(types) - {"null"}
+    match type_:
         case "boolean":
-            check = "true or false"
+            kind = Kind("true or false", "(true|false)$")
         case "integer":
-            check, least, most = "an integer in its range", each["minimum"], each["maximum"]
+            limits = each["minimum"], each["maximum"]
+            kind = Kind("an integer in its range", "[0-9]{1,20}$", *limits)
+        case "number" if each.get("minimum") == 0:
+            kind = Kind("a positive number", "[0-9]")
         case "number":
-            check = "a positive number" if each.get("minimum") == 0 else "a number"
+            kind = Kind("a number", "[-0-9]")
         case "string":
-            check, pattern = _check_of_text(each)
-            least, most = each.get("minLength", 0), each.get("maxLength", most)
+            kind = _kind_of_text(each)
         case "array":
-            check = _check_of_list(each["items"])
-            least, most = each.get("minItems", 0), each.get("maxItems", most)
+            kind = _kind_of_list(each)
         case _:
-            raise ValueError(f"no check exists for the type {kind}")
-    return Kind(check, can_be_null, least, most, pattern, "")
+            raise ValueError(f"no check exists for the type {type_}")
+    return kind._replace(form=f"^(null$|{kind.form})" if "null" in types else f"^{kind.form}")
 
 
-def _values(each: Property) -> list[Any]:
-    return [each["const"]] if "const" in each else list(each.get("enum", []))
-
-
-def _check_of_text(each: Property) -> tuple[str, str]:
+def _kind_of_text(each: Property) -> Kind:
     if each.get("format") == "uuid":
-        return "a UUID", ""
+        return Kind("a UUID", f"{_UUID}$")
     if each.get("pattern") == TIME:
-        return "a UTC time", ""
+        return Kind("a UTC time", f"{_UTC_TIME}$")
     if "pattern" in each:
         inner = each["pattern"].removeprefix("^").removesuffix("$")
-        return "a string in its format", f'^"{inner}"$'
+        return Kind("a string in its format", f'"{inner}"$')
     if "maxLength" in each:
-        return "a string within its length limit", ""
-    return "a non-empty string" if each.get("minLength") else "a string", ""
+        return Kind("a string within its length limit", '"', 0, each["maxLength"])
+    if each.get("minLength"):
+        return Kind("a non-empty string", '"[^"]')
+    return Kind("a string", '"')
 
 
-def _check_of_list(items: Property) -> str:
+def _kind_of_list(each: Property) -> Kind:
+    limits = each.get("minItems", 0), each.get("maxItems", _NO_LIMIT)
+    items = each["items"]
     if "format" in items:
-        return "a list of UUIDs"
-    kinds = {"integer": "a list of numbers", "object": "a list of steps"}
-    return kinds.get(items["type"], "a list of strings")
+        return Kind("a list of UUIDs", r"\[", *limits, f"^{_UUID}$")
+    match items["type"]:
+        case "integer":
+            return Kind("a list of numbers", r"\[", *limits, "^[0-9]{1,19}$")
+        case "object":
+            return Kind("a list of steps", r"\[", *limits, r"^\{")
+        case _:
+            return Kind("a list of strings", r"\[", *limits, '^"')
