@@ -6,7 +6,7 @@
 -- event with a duplicate field is rejected, because ClickHouse would use the first and Flink the last.
 --
 -- ClickHouse analyses this query for every block of events, and replaces each alias by its expression. So each list is
--- used once, and what is used several times is a column of a subquery (docs/decisions/0032).
+-- used once, and what is used several times is a column of a subquery (docs/decisions/0027).
 CREATE MATERIALIZED VIEW IF NOT EXISTS events_mv TO events
 DEFINER = transform SQL SECURITY DEFINER AS
 SELECT
