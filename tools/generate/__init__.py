@@ -36,7 +36,9 @@ def texts() -> dict[Path, str]:
         made[path] = _filled("materialized_view", event=each, columns=columns(each))
     return made | {
         GENERATED / "queues" / "events_queue.sql": _filled("queue", topics=[*events()]),
-        GENERATED / "parsing" / "events_mv.sql": _filled("parsing", step=STEP, **vars(checks_of(kinds))),
+        GENERATED / "parsing" / "events_mv.sql": _filled(
+            "parsing", step=STEP, **vars(checks_of(kinds))
+        ),
         GENERATED / "retention.sql": _filled("retention", definitions=definitions().values()),
     }
 

@@ -1,4 +1,4 @@
-"""The checks of events in ClickHouse: which fields a topic requires, and what the value of each field must be.
+"""The checks of events in ClickHouse: required fields, and what the value of each field must be.
 
 A field that no definition names is not checked: a newer version may send it.
 """
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     """The pattern of the value's JSON."""
     least: int = 0
     most: int = 0
-    """The limits of an integer, of a string's characters or of a list's items; no limits if `most` is 0."""
+    """Limits of an integer, of a string's characters or of a list's items; none if `most` is 0."""
     items: str = ""
     """The pattern of a list's items as JSON."""
 
@@ -83,7 +83,8 @@ def checks_of(events: Iterable[Definition]) -> Checks:
 def kind_of(each: Property) -> Kind:
     """The kind of a property of a JSON Schema. Raises ValueError if its type has no check."""
     if values := [each["const"]] if "const" in each else each.get("enum"):
-        return Kind("a known value", f"^({'|'.join(re.escape(json.dumps(one)) for one in values)})$")
+        known = "|".join(re.escape(json.dumps(one)) for one in values)
+        return Kind("a known value", f"^({known})$")
     types = [each["type"]] if isinstance(each["type"], str) else each["type"]
     [type_] = set(types) - {"null"}
     match type_:
