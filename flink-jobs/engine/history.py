@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from itertools import groupby
 from typing import Any, TypeVar
@@ -82,16 +83,8 @@ def known_us(topic: str, event: dict[str, Any]) -> int:
         return signal.known_us if signal else microseconds(event["started_at"])
 
 
-def known_ms(topic: str, event: dict[str, Any]) -> int:
-    """Return `known_us` in milliseconds; 0 if the event violates its schema."""
-    try:
-        return known_us(topic, event) // 1000
-    except BrokenEventError:
-        return 0
-
-
 class FleetHistory:
-    """Computes the incidents of one replay from all events of that time, sorted by `known_ms`.
+    """Computes the incidents of one replay from all events of that time, sorted by `known_us`.
 
     It writes incidents that overlap the replay's own time, from `first_us` to `last_us` (µs since
     1970). Incidents before and after were computed when their own lines arrived.
@@ -104,6 +97,18 @@ class FleetHistory:
         self._bands: dict[str, Hours] = {}
         self._shipped: dict[str, dict[str, Any]] = {}
         self._found: dict[str, Incident] = {}
+
+    def timed(self, fed: Iterable[Fed]) -> Iterator[tuple[int, Fed]]:
+        """Yield the events that may belong to its incidents, each with its `known_us`.
+
+        Events that violate their schema are left out: ClickHouse reads the same topics and stores
+        them with the reason.
+        """
+        for each in fed:
+            with suppress(BrokenEventError):
+                # An event soon after the end may belong to an incident; a much later one does not.
+                if (at_us := known_us(*each)) <= self._last_us + KEEP_US:
+                    yield at_us, each
 
     def feed(self, instant: Iterable[Fed], failures: list[Failure]) -> Iterator[Incident]:
         """Yield the rows that follow from all events of one millisecond.
@@ -131,9 +136,6 @@ class FleetHistory:
         yield from superseded(self._shipped.values(), true, self._run_id)
 
     def _taken_in(self, topic: str, event: dict[str, Any]) -> Iterator[Incident]:
-        # An event soon after the end may still belong to an incident; a much later one does not.
-        if known_us(topic, event) > self._last_us + KEEP_US:
-            return
         if topic == INCIDENTS_TOPIC:
             with reading():
                 told = {name: event[name] for name in Incident.__annotations__}
@@ -158,20 +160,19 @@ def final_incidents(
     history: FleetHistory, fed: Iterable[Fed], failures: list[Failure]
 ) -> list[Row]:
     """Return the newest row of every incident that follows from these events, in any order."""
-    best: dict[str, Row] = {}
-
-    def take(row: Row) -> None:
-        known = best.get(row["event_id"])
-        if known is None or row["revision"] >= known["revision"]:
-            best[row["event_id"]] = row
-
-    timed = sorted(((known_ms(*each), each) for each in fed), key=lambda each: each[0])
-    for _, instant in groupby(timed, key=lambda each: each[0]):
+    best: dict[str, Incident] = {}
+    for _, instant in groupby(sorted(history.timed(fed), key=_known_ms), key=_known_ms):
         for incident in history.feed([each for _, each in instant], failures):
-            take(asdict(incident))
+            known = best.get(incident.event_id)
+            if known is None or incident.revision >= known.revision:
+                best[incident.event_id] = incident
+    rows = {name: asdict(each) for name, each in best.items()}
     for last in history.end():
-        take(asdict(last) if is_dataclass(last) else last)
-    return list(best.values())
+        row = asdict(last) if is_dataclass(last) else last
+        known_row = rows.get(row["event_id"])
+        if known_row is None or row["revision"] >= known_row["revision"]:
+            rows[row["event_id"]] = row
+    return list(rows.values())
 
 
 def is_same_incident(row: Row, known: Row | None) -> bool:
@@ -179,6 +180,10 @@ def is_same_incident(row: Row, known: Row | None) -> bool:
     if known is None:
         return bool(row["is_deleted"])
     return bool(row["revision"] <= known["revision"]) and is_same(row, known)
+
+
+def _known_ms(timed: tuple[int, Fed]) -> int:
+    return timed[0] // 1000
 
 
 def _order(fed: Fed) -> tuple[str, str, str]:

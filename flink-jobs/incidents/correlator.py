@@ -313,7 +313,7 @@ class Correlator:
             if self.baseline_hours_count > seasonal_baseline.MOST_OWNERS:
                 self.baseline_hours_count, evicted = seasonal_baseline.evict(bands)
                 self.baseline_hours_evicted += evicted
-        return replace(signal, is_usual=is_usual)
+        return changed(signal, is_usual=True) if is_usual else signal
 
     def advance_time(self, now_us: int, topology: Topology) -> Iterator[Incident]:
         """Advance the event time; yields incidents that changed, closed or were retracted."""
@@ -328,7 +328,10 @@ class Correlator:
         self.looked_us = self.now_us
         fuller = self.hosts_seen.fuller_names()
         signals = [
-            changed(each, host=_host(each.host, topology, fuller)) for each in self._signals()
+            each if (host := _host(each.host, topology, fuller)) == each.host
+            # Copies take a tenth of a look.
+            else changed(each, host=host)
+            for each in self._signals()
         ]
         names = {name: _host(name, topology, fuller) for name in self.hosts_seen.hosts}
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stunwatch.detectors.reservation_conflict import DEVICE_NAMES
@@ -44,6 +44,8 @@ _QUOTED = re.compile(r"'.*'")
 """The name of a snapshot may contain any text, quotes too."""
 
 _SHOWN_LINES = 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 _METRICS = frozenset({"davg", "gavg", "kavg"})
 _DEFAULT_METRICS = {"queue": "kavg"}
@@ -132,7 +134,7 @@ def _check(signal: Signal) -> None:
         *(signal.event_id, signal.detail, signal.dialect, *signal.evidence),
         *(signal.host, signal.vm, signal.datastore, signal.device, signal.path),
     )
-    if not all(isinstance(each, str) for each in texts):
+    if set(map(type, texts)) != {str}:
         raise TypeError(f"a name in {texts} is not a string")
     if not isinstance(signal.size, int | float):
         raise TypeError(f"{signal.size!r} is not a number")
@@ -293,8 +295,10 @@ TOPICS = tuple(_READERS)
 
 def microseconds(moment: str) -> int:
     """`2012-03-23T16:22:51.876Z` as microseconds since 1970. Raises ValueError."""
-    at = datetime.fromisoformat(moment).astimezone(UTC)
-    return int(at.replace(microsecond=0).timestamp()) * 1_000_000 + at.microsecond
+    at = datetime.fromisoformat(moment)
+    if at.tzinfo is None:
+        raise ValueError(f"{moment!r} has no time zone")
+    return (at - _EPOCH) // _MICROSECOND
 
 
 def _storage(event: Event) -> dict[str, Any]:
