@@ -328,7 +328,8 @@ class Correlator:
         self.looked_us = self.now_us
         fuller = self.hosts_seen.fuller_names()
         signals = [
-            each if (host := _host(each.host, topology, fuller)) == each.host
+            each
+            if (host := _host(each.host, topology, fuller)) == each.host
             # Copies take a tenth of a look.
             else changed(each, host=host)
             for each in self._signals()
