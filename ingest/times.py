@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 
 MONTHS = {
     name: number
@@ -106,7 +107,7 @@ class Stamps:
             ):
                 minute = stamp[:16]
                 if minute not in self._cache:
-                    self._remember(minute, self._dated_minute(minute, UTC))
+                    self._remember(minute, _dated_minute(minute, UTC))
                 return stamp if self._cache[minute] is not None else None
             text = self._bsd(stamp) if stamp[0].isalpha() else self._dated(stamp)
             return text if text is None or burst is None else _add_seconds(text, burst)
@@ -144,14 +145,8 @@ class Stamps:
                 zone = parse_zone(zone_text) if zone_text else self.zone
             except ValueError:
                 return None
-            self._remember(key, self._dated_minute(f"{stamp[:10]}T{stamp[11:16]}", zone))
+            self._remember(key, _dated_minute(f"{stamp[:10]}T{stamp[11:16]}", zone))
         return _join(self._cache[key], seconds, fraction)
-
-    def _dated_minute(self, minute: str, zone: tzinfo) -> str | None:
-        try:
-            return self._to_utc(datetime.fromisoformat(minute), zone)
-        except (ValueError, OverflowError):
-            return None
 
     def _bsd(self, stamp: str) -> str | None:
         whole, _, fraction = stamp.partition(".")
@@ -182,16 +177,24 @@ class Stamps:
             try:
                 local = datetime(year, month, day, hour, minute)
                 if known or local.replace(tzinfo=self.zone) <= latest:
-                    return self._to_utc(local, self.zone)
+                    return _to_utc(local, self.zone)
             except (ValueError, OverflowError):
                 continue
         return None
 
-    @staticmethod
-    def _to_utc(local: datetime, zone: tzinfo) -> str | None:
-        if not FIRST_YEAR <= local.year <= LAST_YEAR:
-            return None
-        return local.replace(tzinfo=zone).astimezone(UTC).isoformat()[:16]
+
+def _to_utc(local: datetime, zone: tzinfo) -> str | None:
+    if not FIRST_YEAR <= local.year <= LAST_YEAR:
+        return None
+    return local.replace(tzinfo=zone).astimezone(UTC).isoformat()[:16]
+
+
+@lru_cache(maxsize=_CACHE_SIZE)  # the files of a replay have the same minutes
+def _dated_minute(minute: str, zone: tzinfo) -> str | None:
+    try:
+        return _to_utc(datetime.fromisoformat(minute), zone)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _join(minute: str | None, seconds: str, fraction: str | None) -> str | None:

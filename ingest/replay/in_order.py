@@ -144,7 +144,8 @@ class _Open:
         """Read until there is a message, or until the end."""
         times, messages = self._held
         self._held = [], []
-        while len(messages) <= HELD_BACK:
+        # As many again as are held back: a row of esxtop has few messages, and all are sorted.
+        while len(messages) < 2 * HELD_BACK:
             batch = next(self._batches, None)
             if batch is None:
                 self.has_ended = not messages
