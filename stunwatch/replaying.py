@@ -35,7 +35,7 @@ from stunwatch.ingest.times import UptimeClock, utc_text
 from stunwatch.kafka import Kafka, Offsets
 from stunwatch.local.intake import why_intake_is_stopped
 from stunwatch.settings import Settings
-from stunwatch.shipping import Shipper, by_topic
+from stunwatch.shipping import HISTORY_LINGER_MS, Shipper, by_topic
 
 _COUNTED_AT_ONCE = 1000
 
@@ -136,7 +136,7 @@ def run(
     counts: list[tuple[str, str, int, int]] = []
     with _progress(settings, console) as show:
         # First, because a new producer may need half a second until it can send.
-        shipper = Shipper(access, show.waiting)
+        shipper = Shipper(access, show.waiting, HISTORY_LINGER_MS)
         # Fail early if the pipeline is not running. Later calls wait for an unreachable broker.
         Kafka(access, patience_seconds=5).ends([BACKFILL, ESXTOP])
         kafka = Kafka(access)

