@@ -65,8 +65,8 @@ def is_usual(bands: Bands, owner: str, at_us: int, duration_us: float) -> bool:
         return False
     hour = at_us // HOUR_US
     hours = bands.get(owner) or {}
-    days_ago = [each for each in hours if each <= hour - _DAY + max(_NEIGHBOURS)]
-    if len(days_ago) < min(USUAL_WEEKS, USUAL_DAYS):  # true for nearly all owners
+    earlier = [each for each in hours if each <= hour - _DAY + max(_NEIGHBOURS)]
+    if len(earlier) < min(USUAL_WEEKS, USUAL_DAYS):  # so it is for nearly all owners
         return False
 
     def worst(ago: int) -> float | None:
