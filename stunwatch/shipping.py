@@ -39,8 +39,8 @@ def by_topic(messages: list[Made]) -> list[tuple[str, Batch]]:
         batch = topics.get(topic)
         if batch is None:
             batch = topics[topic] = []
-        # orjson allocates 8 KiB for each value and never returns the rest. The copy without the
-        # line feed has its own length, so that a batch fits into the processor's cache.
+        # A value of orjson 3.13 occupies 8 KiB as long as it exists. The copy without the line
+        # feed has its own length, so a batch fits into the processor's cache.
         value = dumps(record, option=orjson.OPT_APPEND_NEWLINE)[:-1]
         batch.append({"key": key.encode(), "value": value})
     return list(topics.items())
