@@ -33,8 +33,13 @@ def line(host: str, written: datetime, arrived: datetime, message: str, **origin
     return record
 
 
-def events(pipeline: Pipeline, host: str) -> list[dict[str, Any]]:
-    """Return the rows of one host, sorted by kind and time."""
+def events(pipeline: Pipeline, host: str, many: int = 0) -> list[dict[str, Any]]:
+    """Return the rows of one host, sorted by kind and time. Waits until there are `many`.
+
+    A view of events reads a block after that of the lines, so a line may be there before its event.
+    """
+    if many:
+        pipeline.wait_for(f"SELECT count() FROM quality_events WHERE host = '{host}'", many)
     done = pipeline.run(
         "sql",
         f"SELECT * FROM quality_events WHERE host = '{host}' ORDER BY kind, started_at",
@@ -54,7 +59,7 @@ def test_a_truncated_line_counts_once_even_if_sent_repeatedly(pipeline: Pipeline
     assert record["truncated"]
     pipeline.ship("esxi.syslog", record, record, line(host, NOON, NOON, "whole"))
     stored(pipeline, host, 2)
-    [event, unsearched] = events(pipeline, host)
+    [event, unsearched] = events(pipeline, host, 2)
     assert unsearched["kind"] == "unsearched"  # detectors do not read a line of this length
     assert (event["kind"], event["source"], event["run_id"]) == ("truncated", "syslog", "live")
     assert int(event["count"]) == 1
@@ -71,7 +76,7 @@ def test_a_late_line_is_reported_once(pipeline: Pipeline) -> None:
     in_time = [line(host, NOON, NOON, f"I am in time {number}") for number in range(20)]
     pipeline.ship("esxi.syslog", late, late, slow, *in_time)
     stored(pipeline, host, 22)
-    [event] = events(pipeline, host)
+    [event] = events(pipeline, host, 1)
     assert (event["kind"], int(event["count"])) == ("late", 1)
     assert event["evidence"] == [late["head"] + late["message"]]
     assert event["started_at"].startswith(f"{NOON - timedelta(minutes=20):%Y-%m-%d %H:%M:%S}")
@@ -99,10 +104,10 @@ def test_fast_and_slow_clocks_are_reported(pipeline: Pipeline) -> None:
     )
     stored(pipeline, fast, 2)
     stored(pipeline, slow, 5)
-    [event] = events(pipeline, fast)
+    [event] = events(pipeline, fast, 1)
     assert (event["kind"], int(event["count"])) == ("clock_skew", 1)
     assert "I am ahead" in event["evidence"][0]
-    [event] = events(pipeline, slow)
+    [event] = events(pipeline, slow, 1)
     assert (event["kind"], int(event["count"])) == ("clock_skew", 5)
 
 
@@ -113,7 +118,7 @@ def test_missing_bytes_of_a_file_are_reported(pipeline: Pipeline) -> None:
     third = line(host, NOON + timedelta(seconds=2), NOON, "third", **file)
     pipeline.ship("esxi.syslog", first, {**third, "offset": first["line_bytes"] + 321})
     stored(pipeline, host, 2)
-    [event] = events(pipeline, host)
+    [event] = events(pipeline, host, 1)
     assert (event["kind"], int(event["count"])) == ("gap", 321)
     assert event["evidence"][0].startswith("/var/log/vmkernel.log: bytes ")
     # The audit after this module finds the same gap.
@@ -134,7 +139,7 @@ def test_a_line_with_an_unknown_format_is_reported(pipeline: Pipeline) -> None:
     )
     pipeline.produce("esxi.rejected", orjson.dumps(rejected), key=kafka_key(rejected))
     pipeline.wait_for(f"SELECT count() FROM rejected_lines WHERE host = '{host}'", 1)
-    [event] = events(pipeline, host)
+    [event] = events(pipeline, host, 1)
     assert (event["kind"], int(event["count"])) == ("rejected", 1)
     assert event["evidence"] == ["no head that anybody knows"]
 
@@ -154,7 +159,7 @@ def test_a_source_that_stops_while_others_continue_is_reported(pipeline: Pipelin
     stored(pipeline, heard, 18)
     stored(pipeline, back, 12)
     stored(pipeline, silent, 6)
-    [event] = events(pipeline, silent)
+    [event] = events(pipeline, silent, 1)
     assert (event["kind"], event["ended_at"]) == ("silent_source", None)
     assert event["started_at"].startswith(f"{NOON + timedelta(minutes=25):%Y-%m-%d %H:%M:%S}")
     [event] = [each for each in events(pipeline, back) if each["ended_at"]]
@@ -167,7 +172,6 @@ def test_losses_in_a_hosts_own_log_are_reported(pipeline: Pipeline) -> None:
     host = "lost01.quality.example"
     report = "ALERT: vmsyslog logger 192.0.2.10:514 lost 17 log messages"
     pipeline.ship("esxi.syslog", line(host, NOON, NOON, report))
-    pipeline.wait_for(f"SELECT count() FROM quality_events WHERE host = '{host}'", 1)
-    [event] = events(pipeline, host)
+    [event] = events(pipeline, host, 1)
     assert (event["kind"], int(event["count"])) == ("gap", 17)
     assert event["evidence"][0].endswith(report)
