@@ -22,7 +22,7 @@ LIVE_LINGER_MS = 20
 """How long a live message may wait for others of its partition, to be sent with them."""
 
 HISTORY_LINGER_MS = 200
-"""The same for replayed lines. Larger batches cost Kafka and its readers a fifth less CPU time."""
+"""The same for replayed lines. Larger batches cost Kafka a fifth less CPU time."""
 
 Batch = list[dict[str, Any]]
 """Messages as `{"key": …, "value": …}`, and `"partition"` if the key does not determine it."""
