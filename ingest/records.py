@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
+import orjson
+
 from stunwatch.ingest.heads import FIELDS, HOST_FILE, VMWARE_LOG, WIRE, Finder, Groups
 from stunwatch.ingest.times import Stamps, UptimeClock, names_year, utc_text
 
@@ -96,6 +98,15 @@ class Origin:
     file: str | None = None
     generation: str | None = None
     peer: str | None = None
+
+
+def to_json(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON, for places that keep many of them.
+
+    A value of orjson 3.13 occupies 8 KiB as long as it exists. The copy without the line feed
+    occupies only its own length.
+    """
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)[:-1]
 
 
 def strip_terminator(raw: bytes) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -160,19 +159,19 @@ def final_incidents(
     history: FleetHistory, fed: Iterable[Fed], failures: list[Failure]
 ) -> list[Row]:
     """Return the newest row of every incident that follows from these events, in any order."""
-    best: dict[str, Incident] = {}
+    best: dict[str, Row] = {}
+
+    def take(row: Row) -> None:
+        known = best.get(row["event_id"])
+        if known is None or row["revision"] >= known["revision"]:
+            best[row["event_id"]] = row
+
     for _, instant in groupby(sorted(history.timed(fed), key=_known_ms), key=_known_ms):
         for incident in history.feed([each for _, each in instant], failures):
-            known = best.get(incident.event_id)
-            if known is None or incident.revision >= known.revision:
-                best[incident.event_id] = incident
-    rows = {name: asdict(each) for name, each in best.items()}
+            take(vars(incident))
     for last in history.end():
-        row = asdict(last) if is_dataclass(last) else last
-        known_row = rows.get(row["event_id"])
-        if known_row is None or row["revision"] >= known_row["revision"]:
-            rows[row["event_id"]] = row
-    return list(rows.values())
+        take(vars(last) if isinstance(last, Incident) else last)
+    return [dict(each) for each in best.values()]
 
 
 def is_same_incident(row: Row, known: Row | None) -> bool:

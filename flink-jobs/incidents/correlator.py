@@ -327,10 +327,10 @@ class Correlator:
         self.is_dirty = False
         self.looked_us = self.now_us
         fuller = self.hosts_seen.fuller_names()
+        # Most signals have the full name already. A copy of each would take a tenth of a look.
         signals = [
             each
             if (host := _host(each.host, topology, fuller)) == each.host
-            # Copies take a tenth of a look.
             else changed(each, host=host)
             for each in self._signals()
         ]

@@ -66,7 +66,7 @@ def is_usual(bands: Bands, owner: str, at_us: int, duration_us: float) -> bool:
     hour = at_us // HOUR_US
     hours = bands.get(owner) or {}
     earlier = [each for each in hours if each <= hour - _DAY + max(_NEIGHBOURS)]
-    if len(earlier) < min(USUAL_WEEKS, USUAL_DAYS):  # so it is for nearly all owners
+    if len(earlier) < min(USUAL_WEEKS, USUAL_DAYS):  # true for nearly all owners
         return False
 
     def worst(ago: int) -> float | None:

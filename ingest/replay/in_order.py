@@ -144,7 +144,8 @@ class _Open:
         """Read until there is a message, or until the end."""
         times, messages = self._held
         self._held = [], []
-        # As many again as are held back: a row of esxtop has few messages, and all are sorted.
+        # All of them are sorted each time, and a row of esxtop has few messages. So read as many
+        # again as are held back.
         while len(messages) < 2 * HELD_BACK:
             batch = next(self._batches, None)
             if batch is None:

@@ -27,6 +27,7 @@ from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds, fe
 from stunwatch.errors import UserError
 from stunwatch.incidents.correlator import SEEN_TOPIC
 from stunwatch.ingest.heads import load_patterns
+from stunwatch.ingest.records import to_json
 from stunwatch.ingest.replay import Options, Plan
 from stunwatch.ingest.replay.in_order import group_of
 from stunwatch.triage.reading import RUN_ID, Numbered, Read, now, read, records_of, stretch_of
@@ -229,7 +230,7 @@ def _detected(
 ) -> tuple[list[Fed], dict[str, tuple[str, Row]]]:
     """Return the events for the correlator, and the final rows by id."""
     for owner, record in done.windows.records(RUN_ID):
-        done.candidates.setdefault(owner, []).append(orjson.dumps(record))
+        done.candidates.setdefault(owner, []).append(to_json(record))
     owners = sorted(done.candidates.values(), key=len, reverse=True)
     done.candidates = {}
     if processes > 1:
@@ -239,7 +240,7 @@ def _detected(
     facts: dict[str, list[bytes]] = {}
     for each in first:
         for fact in each.facts:
-            facts.setdefault(fact["owner"], []).append(orjson.dumps(fact))
+            facts.setdefault(fact["owner"], []).append(to_json(fact))
     fed: list[Fed] = []
     best: dict[str, tuple[str, Row]] = {}
     for each in (*first, _detect(list(facts.values()))):

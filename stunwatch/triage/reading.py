@@ -21,6 +21,7 @@ from stunwatch.detectors.catalogue import LONGEST_SEARCHED, literals
 from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.owner import epoch_microseconds
 from stunwatch.event_span import EventSpan
+from stunwatch.ingest.records import to_json
 from stunwatch.ingest.replay import ESXTOP, REJECTED, Message, Options, Problem, Reading, SourceFile
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.triage.windows import Windows
@@ -244,7 +245,7 @@ class _FileReader:
         kept = {name: value for name, value in record.items() if name not in _NOT_NEEDED}
         kept["owner"], kept["kafka_offset"] = owner, self._place
         self._place += 1
-        self._done.candidates.setdefault(owner, []).append(orjson.dumps(kept))
+        self._done.candidates.setdefault(owner, []).append(to_json(kept))
 
     def _seen(self, told: list[tuple[int, str, str]], record: dict[str, Any]) -> None:
         """Record a host's first line in every ten minutes, like HostsSeen.java.

@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from xml.etree import ElementTree
 
-import orjson
 from pyVmomi import vim, vmodl
 
-from stunwatch.ingest.records import owner_key
+from stunwatch.ingest.records import owner_key, to_json
 from stunwatch.ingest.times import utc_text
 from stunwatch.ingest.vcenter.latency import (
     TOPIC,
@@ -137,7 +136,7 @@ class Collector:
         received_at = utc_text(datetime.now(UTC))
         key = owner_key(question.entity.host).encode()
         batch: Batch = [
-            {"key": key, "value": orjson.dumps(each)}
+            {"key": key, "value": to_json(each)}
             for each in samples(answer, question, self._counters, received_at)
         ]
         if batch:
