@@ -1,11 +1,18 @@
-"""The first and the last event time of the lines that a replay sends."""
+"""The times of the lines that a replay sends: first and last, and when each host was seen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stunwatch.engine.owner import epoch_microseconds
-from stunwatch.ingest.replay import Message
+from stunwatch.ingest.replay import BACKFILL, ESXTOP, Message
+
+MOST_STRETCHES = 100_000
+"""Maximum number of stretches that HostsSent keeps: 700 hosts in a day. They take 30 MB."""
+
+_STRETCH_LENGTH = len("2026-11-28T10:2")
+"""Times of the same ten minutes begin with the same text."""
 
 
 class EventSpan:
@@ -39,3 +46,46 @@ class EventSpan:
         if not self.first:
             return 0, 0
         return epoch_microseconds(self.first), epoch_microseconds(self.last)
+
+
+class HostsSent:
+    """Collects when each host was seen: the ten minutes in which it wrote syslog or samples.
+
+    Lines of vmware.log do not count: they may be on storage that other hosts read, too.
+    """
+
+    def __init__(self, most: int = MOST_STRETCHES) -> None:
+        self._most = most
+        self._times: dict[tuple[str, str], tuple[str, str]] = {}
+        """By host and ten minutes: the first and the last event time."""
+        self.is_complete = True
+        """False if there were more than `most` stretches. They are then forgotten."""
+
+    def look(self, messages: Sequence[Message]) -> None:
+        """Update from all messages of a list."""
+        if not self.is_complete:
+            return
+        times = self._times
+        for topic, _, record in messages:
+            is_of_host = topic == ESXTOP or (topic == BACKFILL and record["source"] == "syslog")
+            if is_of_host and record["kind"] == "line" and (host := record.get("host")):
+                # Without its "Z", because "10.5Z" as text is before "10Z".
+                moment = record["event_time"][:-1]
+                stretch = host, moment[:_STRETCH_LENGTH]
+                first, last = times.get(stretch, (moment, moment))
+                times[stretch] = min(first, moment), max(last, moment)
+        if len(times) > self._most:
+            self.is_complete = False
+            times.clear()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each stretch as ClickHouse shows it after the lines are stored.
+
+        `seen_us` and `last_us` are µs since 1970.
+        """
+        for (host, _), (first, last) in self._times.items():
+            yield {
+                "host": host,
+                "seen_us": epoch_microseconds(first + "Z"),
+                "last_us": epoch_microseconds(last + "Z"),
+            }

@@ -7,8 +7,9 @@ incidents of that time. They are a function of all events known, so they are com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 import orjson
@@ -97,14 +98,17 @@ def judge(
     run_id: str,
     span_us: tuple[int, int],
     while_waiting: Callable[[], None],
+    hosts_sent: Iterable[Row] = (),
 ) -> int:
     """Compute the incidents that overlap a time, and write the changed ones to Kafka.
 
     `span_us`: the first and the last event time of a replay, µs since 1970. `run_id` is that of new
-    incidents. Return the number of written rows. Raises UserError.
+    incidents. `hosts_sent`: when hosts were seen in lines that may not be stored yet, as in _SEEN.
+    Return the number of written rows. Raises UserError.
     """
     failures: list[Failure] = []
-    rows = changed_incidents(as_user(settings, "analyst"), run_id, span_us, failures)
+    clickhouse = as_user(settings, "analyst")
+    rows = changed_incidents(clickhouse, run_id, span_us, failures, hosts_sent)
     shipper = Shipper(kafka_access(settings, "replay"), while_waiting)
     messages = [{"key": row["event_id"].encode(), "value": orjson.dumps(row)} for row in rows]
     for first in range(0, len(messages), _SENT_AT_ONCE):
@@ -139,7 +143,11 @@ def judge_replays(
 
 
 def changed_incidents(
-    clickhouse: ClickHouse, run_id: str, span_us: tuple[int, int], failures: list[Failure]
+    clickhouse: ClickHouse,
+    run_id: str,
+    span_us: tuple[int, int],
+    failures: list[Failure],
+    hosts_sent: Iterable[Row] = (),
 ) -> list[Row]:
     """Return the rows of schemas/incident.yaml that differ from the stored ones.
 
@@ -148,7 +156,8 @@ def changed_incidents(
     [(opened_us, count)] = clickhouse.rows(_OPEN)
     if count:
         span_us = min(span_us[0], opened_us), span_us[1]
-    return changes(list(events_around(clickhouse, span_us)), run_id, span_us, failures)
+    fed = list(events_around(clickhouse, span_us, hosts_sent))
+    return changes(fed, run_id, span_us, failures)
 
 
 def changes(
@@ -178,7 +187,9 @@ def changes(
     return changed
 
 
-def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[Fed]:
+def events_around(
+    clickhouse: ClickHouse, span_us: tuple[int, int], hosts_sent: Iterable[Row] = ()
+) -> Iterator[Fed]:
     """Yield all events that may belong to incidents that this time affects, as in Kafka.
 
     An incident may involve the whole fleet, so they are the events of all runs. Inventory has no
@@ -194,8 +205,19 @@ def events_around(clickhouse: ClickHouse, span_us: tuple[int, int]) -> Iterator[
         detector = next(iter(defined[topic].identity))
         yield from ((topic, row | {"detector": detector}) for row in rows)
     since_us = first_us - RUNNING_US - SEEN_US - STRETCH_US
-    seen = _rows(clickhouse, _SEEN, {"since": _time(since_us), "until": until})
-    yield from ((SEEN_TOPIC, row) for row in seen)
+    seen = chain(_rows(clickhouse, _SEEN, {"since": _time(since_us), "until": until}), hosts_sent)
+    yield from ((SEEN_TOPIC, row) for row in _united(seen))
+
+
+def _united(seen: Iterable[Row]) -> Iterable[Row]:
+    """Return one row per host and ten minutes, from rows of stored lines and of lines just sent."""
+    united: dict[tuple[str, int], Row] = {}
+    for row in seen:
+        known = united.setdefault((row["host"], row["seen_us"] // STRETCH_US), row)
+        if known is not row:
+            known["seen_us"] = min(known["seen_us"], row["seen_us"])
+            known["last_us"] = max(known["last_us"], row["last_us"])
+    return united.values()
 
 
 def _time(since_1970_us: int) -> str:

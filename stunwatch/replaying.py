@@ -17,9 +17,9 @@ from stunwatch import found
 from stunwatch.access import kafka_access
 from stunwatch.clickhouse import ClickHouse, as_user
 from stunwatch.consumers import wait_until_detected, wait_until_read
-from stunwatch.detectors.catalogue import INCIDENTS_TOPIC, event_topics
+from stunwatch.detectors.catalogue import event_topics
 from stunwatch.errors import UserError
-from stunwatch.event_span import EventSpan
+from stunwatch.event_span import EventSpan, HostsSent
 from stunwatch.incidents_of_history import judge
 from stunwatch.ingest.replay import (
     BACKFILL,
@@ -144,11 +144,12 @@ def run(
         with _interruptible(clickhouse, show, outcome, counts):
             show.stage("sending", what.size_bytes)
             uptimes = UptimeClock()
-            span = EventSpan()
+            span, hosts = EventSpan(), HostsSent()
             files = InOrder(what.files, lambda file: reading_of(file, run_id, options, uptimes))
             try:
                 for messages in files:
                     span.look(messages)
+                    hosts.look(messages)
                     for topic, batch in by_topic(messages):
                         shipper.send(topic, batch)
                     show.at(files.consumed_bytes)
@@ -168,24 +169,30 @@ def run(
             wait_until_detected(
                 settings, kafka, ends, lambda: _nudge(shipper, run_id, ends), show.waiting
             )
-            show.stage("storing", None)
-            for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
-                of_topic = {place: end for place, end in ends.items() if place[0] == topic}
-                wait_until_read(kafka, group, of_topic, show.waiting)
-            # Only now: ClickHouse's record queues write to this topic the records that break the
-            # schema.
-            rejected_ends = kafka.ends([REJECTED])
-            wait_until_read(kafka, "clickhouse-rejected", rejected_ends, show.waiting)
             wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
+            if not hosts.is_complete:
+                _wait_until_stored(kafka, ends, show)
+            # Incidents need the events, and of the lines only their hosts. So ClickHouse may still
+            # be storing lines.
             show.stage("correlating", None)
-            if judge(settings, run_id, span.span_us, show.waiting):
-                ends = kafka.ends([INCIDENTS_TOPIC])
-                wait_until_read(kafka, "clickhouse-events", ends, show.waiting)
+            judge(settings, run_id, span.span_us, show.waiting, hosts.rows())
+            _wait_until_stored(kafka, ends, show)
             outcome.events_to = kafka.ends(found.topics())
             show.stage("counting", None)
             count(clickhouse, counts, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def _wait_until_stored(kafka: Kafka, ends: Offsets, show: _Show) -> None:
+    """Return when ClickHouse has stored the lines and samples before `ends`, and all events."""
+    show.stage("storing", None)
+    for topic, group in ((BACKFILL, "clickhouse-records"), (ESXTOP, "clickhouse-samples")):
+        of_topic = {place: end for place, end in ends.items() if place[0] == topic}
+        wait_until_read(kafka, group, of_topic, show.waiting)
+    # Only now: ClickHouse's record queues write to this topic the records that break the schema.
+    wait_until_read(kafka, "clickhouse-rejected", kafka.ends([REJECTED]), show.waiting)
+    wait_until_read(kafka, "clickhouse-events", kafka.ends(event_topics()), show.waiting)
 
 
 def _nudge(shipper: Shipper, run_id: str, ends: Offsets) -> None:
