@@ -109,6 +109,8 @@ def judge(
     failures: list[Failure] = []
     clickhouse = as_user(settings, "analyst")
     rows = changed_incidents(clickhouse, run_id, span_us, failures, hosts_sent)
+    if not rows and not failures:
+        return 0
     shipper = Shipper(kafka_access(settings, "replay"), while_waiting)
     messages = [{"key": row["event_id"].encode(), "value": orjson.dumps(row)} for row in rows]
     for first in range(0, len(messages), _SENT_AT_ONCE):
