@@ -9,7 +9,7 @@ from stunwatch.engine.owner import epoch_microseconds
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, Message
 
 MOST_STRETCHES = 100_000
-"""Maximum number of stretches that HostsSent keeps: 700 hosts in a day. They take 30 MB."""
+"""Maximum number of stretches that HostsSent keeps: 700 hosts in a day. They take 40 MB."""
 
 _STRETCH_LENGTH = len("2026-11-28T10:2")
 """Times of the same ten minutes begin with the same text."""
@@ -51,7 +51,8 @@ class EventSpan:
 class HostsSent:
     """Collects when each host was seen: the ten minutes in which it wrote syslog or samples.
 
-    Lines of vmware.log do not count: they may be on storage that other hosts read, too.
+    Lines of vmware.log do not count, as in `_SEEN` in incidents_of_history.py: it reads the same
+    from ClickHouse once the lines are stored.
     """
 
     def __init__(self, most: int = MOST_STRETCHES) -> None:
