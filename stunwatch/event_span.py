@@ -11,8 +11,8 @@ from stunwatch.ingest.replay import BACKFILL, ESXTOP, Message
 MOST_STRETCHES = 100_000
 """Maximum number of stretches that HostsSent keeps: 700 hosts in a day. They take 40 MB."""
 
-_STRETCH_LENGTH = len("2026-11-28T10:2")
-"""Times of the same ten minutes begin with the same text."""
+STRETCH_LENGTH = len("2026-11-28T10:2")
+"""Times of the same ten minutes begin with the same text, as in HostsSeen.java."""
 
 
 class EventSpan:
@@ -72,7 +72,7 @@ class HostsSent:
             if is_of_host and record["kind"] == "line" and (host := record.get("host")):
                 # Without its "Z", because "10.5Z" as text is before "10Z".
                 moment = record["event_time"][:-1]
-                stretch = host, moment[:_STRETCH_LENGTH]
+                stretch = host, moment[:STRETCH_LENGTH]
                 first, last = times.get(stretch, (moment, moment))
                 times[stretch] = min(first, moment), max(last, moment)
         if len(times) > self._most:

@@ -207,8 +207,14 @@ def events_around(
         detector = next(iter(defined[topic].identity))
         yield from ((topic, row | {"detector": detector}) for row in rows)
     since_us = first_us - RUNNING_US - SEEN_US - STRETCH_US
-    seen = chain(_rows(clickhouse, _SEEN, {"since": _time(since_us), "until": until}), hosts_sent)
-    yield from ((SEEN_TOPIC, row) for row in _united(seen))
+    stored = _rows(clickhouse, _SEEN, {"since": _time(since_us), "until": until})
+    # A file may also contain lines of any other time.
+    sent = (
+        row
+        for row in hosts_sent
+        if row["last_us"] >= max(0, since_us) and row["seen_us"] <= last_us + KEEP_US
+    )
+    yield from ((SEEN_TOPIC, row) for row in _united(chain(stored, sent)))
 
 
 def _united(seen: Iterable[Row]) -> Iterable[Row]:

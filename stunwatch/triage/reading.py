@@ -20,7 +20,7 @@ import orjson
 from stunwatch.detectors.catalogue import LONGEST_SEARCHED, literals
 from stunwatch.detectors.host_events import owner_of
 from stunwatch.engine.owner import epoch_microseconds
-from stunwatch.event_span import EventSpan
+from stunwatch.event_span import STRETCH_LENGTH, EventSpan
 from stunwatch.ingest.records import to_json
 from stunwatch.ingest.replay import ESXTOP, REJECTED, Message, Options, Problem, Reading, SourceFile
 from stunwatch.ingest.times import UptimeClock
@@ -31,9 +31,6 @@ RUN_ID: Final = "triage"
 MOST_REASONS: Final = 1000
 """Maximum number of distinct reasons for rejected lines."""
 _SHOWN_CHARACTERS: Final = 500
-
-# Length of `2012-03-23T16:2` in `2012-03-23T16:22:51.876Z`: ten minutes, as in HostsSeen.java.
-_STRETCH_LENGTH: Final = 15
 
 _NOT_NEEDED: Final = frozenset({"received_at", "line_bytes", "peer", "truncated", "stamped_at"})
 """Fields of a record that no tracker reads (engine/tracking.py, RECORD_FIELDS)."""
@@ -160,7 +157,7 @@ def now() -> str:
 
 def stretch_of(event_time: str, latest: str) -> str:
     """Return the ten minutes of an event time as sortable text; at most `latest`."""
-    return min(event_time[:_STRETCH_LENGTH], latest)
+    return min(event_time[:STRETCH_LENGTH], latest)
 
 
 def shortest(texts: Iterable[str]) -> list[str]:
@@ -205,7 +202,7 @@ class _FileReader:
             else:
                 if record["source"] == "syslog":
                     # Nearly every line is in the same ten minutes as the previous one.
-                    host_and_time = record.get("host"), record["event_time"][:_STRETCH_LENGTH]
+                    host_and_time = record.get("host"), record["event_time"][:STRETCH_LENGTH]
                     if host_and_time != seen_last:
                         seen_last = host_and_time
                         self._seen(done.seen, record)
@@ -253,7 +250,7 @@ class _FileReader:
         A line with a future time counts as now.
         """
         host, event_time = record.get("host"), record["event_time"]
-        if host and event_time[:_STRETCH_LENGTH] > self._stretches.get(host, ""):
+        if host and event_time[:STRETCH_LENGTH] > self._stretches.get(host, ""):
             stretch = stretch_of(event_time, self._now)
             if stretch > self._stretches.get(host, ""):
                 self._stretches[host] = stretch

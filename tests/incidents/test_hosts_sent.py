@@ -66,6 +66,8 @@ def test_hosts_of_sent_lines_are_equal_to_those_of_stored_lines(
         fed = events_around(server.reader, span.span_us, rows)
         return sorted(tuple(map(str, row.values())) for topic, row in fed if topic == SEEN_TOPIC)
 
+    # Of another time, as in a file with a wrong clock.
+    hosts.look([line("esx9", "1969-12-31T23:59:59Z"), line("esx9", "2099-01-01T00:00:00Z")])
     before = seen(*hosts.rows())
     half = len(sent) // 2
     server.read(sent[:half])
