@@ -41,14 +41,7 @@ class Kafka:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return all partitions of these topics."""
-        from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
-
-        found = self._patiently(lambda: self._admin.list_topics(timeout=TIMEOUT_S).topics)
-        return [
-            TopicPartition(topic, partition)
-            for topic in topics
-            for partition in found[topic].partitions
-        ]
+        return self._patiently(lambda: self._partitions(topics))
 
     def ends(self, topics: Iterable[str]) -> Offsets:
         """Return, per partition, the offset after its last message."""
@@ -62,10 +55,24 @@ class Kafka:
 
         return self._offsets(topics, OffsetSpec.earliest())
 
+    def _partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        from confluent_kafka import TopicPartition  # noqa: PLC0415 (in an extra)
+
+        found = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        return [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in found[topic].partitions
+        ]
+
     def _offsets(self, topics: Iterable[str], which: OffsetSpec) -> Offsets:
-        wanted = dict.fromkeys(self.partitions(topics), which)
+        topics = list(topics)
 
         def ask() -> Offsets:
+            # List the topics at every attempt. A broker that has just started may answer that a
+            # partition has no leader. librdkafka keeps that answer until it lists topics again, and
+            # does not ask for the partition's offsets.
+            wanted = dict.fromkeys(self._partitions(topics), which)
             found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
             return {
                 (each.topic, each.partition): future.result().offset

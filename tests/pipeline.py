@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +88,19 @@ def wait_for(
         time.sleep(max(0.1, 3 * (now - asked)))
 
 
+def succeeds(command: subprocess.Popen[str], seconds: float) -> None:
+    """Wait until a started command ends with 0; if it does not, fail with its output.
+
+    A command that does not end in time shows the stacks of its threads.
+    """
+    try:
+        shown, _ = command.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        command.send_signal(signal.SIGABRT)
+        shown, _ = command.communicate(timeout=60)
+    assert command.returncode == 0, shown
+
+
 @dataclass
 class Pipeline:
     """A pipeline in its own folder, on its own ports, with the commands that use it."""
@@ -136,10 +150,10 @@ class Pipeline:
         return in_this_process([str(each) for each in words], self.settings.environment())
 
     def start(self, *words: str | Path) -> subprocess.Popen[str]:
-        """Start the command without waiting for its end."""
+        """Start the command without waiting for its end (see `succeeds`)."""
         return subprocess.Popen(
             [STUNWATCH, *words],
-            env=self.environment,
+            env=self.environment | {"PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

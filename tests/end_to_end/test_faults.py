@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline import Pipeline
+from tests.pipeline import Pipeline, succeeds
 from tools.bench.lines import vmware_log_lines
 
 LINES = 400_000
@@ -72,10 +71,6 @@ def test_kills_during_a_replay_do_not_change_the_result(
     pipeline = pipelines()
     pipeline.run("up")
     replay = pipeline.start("replay", logs)
-    said: list[str] = []
-    assert replay.stdout is not None
-    reading = threading.Thread(target=lambda: said.extend(replay.stdout or []))
-    reading.start()
     deadline = time.monotonic() + 120
     while not pipeline.one("SELECT count() FROM log_lines"):
         assert time.monotonic() < deadline, "no line was stored"
@@ -86,8 +81,7 @@ def test_kills_during_a_replay_do_not_change_the_result(
         if replay.poll() is None:
             kill(pipeline, component)
             killed += 1
-    assert replay.wait(900) == 0, "".join(said)
-    reading.join()
+    succeeds(replay, 900)
     assert killed >= 3, "the replay ended before the kills"
     healthy(pipeline)
     # Every line of the files is stored once, and the events are those that follow from the lines.
@@ -136,7 +130,7 @@ def test_a_full_disk_stops_intake_and_loses_nothing(
         assert done.returncode == 3
         ballast.unlink()
         healthy(full)
-        assert replay.wait(600) == 0
+        succeeds(replay, 600)
         assert full.one("SELECT count() FROM log_lines") == 200_000
         assert full.one("SELECT count() FROM stuns") == full.one(
             "SELECT countIf(startsWith(message, 'Checkpoint_Unstun')) FROM log_lines"

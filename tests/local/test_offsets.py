@@ -1,16 +1,19 @@
-"""Offsets are read from a broker that stalls: the process must survive and get its answer."""
+"""Offsets are read from a broker that stalls or restarts: the process must get its answer."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from stunwatch import kafka
 from tests.kafka_and_clickhouse import Storing
-
-pytestmark = pytest.mark.slow
 
 STALLS = 8
 
@@ -27,6 +30,41 @@ while True:
 """
 
 
+class AdminOfAStartingBroker:
+    """Finds no leader of the partition in its first two lists of topics.
+
+    Like librdkafka's client, it asks for offsets only the leader in its newest list.
+    """
+
+    def __init__(self, settings: Any) -> None:
+        self.lists = 0
+
+    def list_topics(self, timeout: float) -> Any:
+        self.lists += 1
+        topic = SimpleNamespace(partitions={0: None})
+        return SimpleNamespace(topics={"esxi.backfill": topic})
+
+    def list_offsets(
+        self, wanted: Any, request_timeout: float
+    ) -> dict[TopicPartition, Future[Any]]:
+        found: Future[Any] = Future()
+        if self.lists > 2:
+            found.set_result(SimpleNamespace(offset=7))
+        else:
+            found.set_exception(KafkaException(KafkaError(KafkaError._NOENT)))
+        return dict.fromkeys(wanted, found)
+
+
+def test_offsets_are_read_from_a_broker_that_had_no_leaders_when_first_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", AdminOfAStartingBroker)
+    monkeypatch.setattr(kafka.time, "sleep", lambda _: None)
+    broker = kafka.Kafka({"bootstrap.servers": ""}, patience_seconds=1)
+    assert broker.ends(["esxi.backfill"]) == {("esxi.backfill", 0): 7}
+
+
+@pytest.mark.slow
 def test_offsets_are_read_although_the_broker_stalls(stored: Storing) -> None:
     command = [sys.executable, "-c", READ_OFFSETS, stored.settings.bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:
