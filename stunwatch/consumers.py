@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from stunwatch.errors import UserError
 from stunwatch.kafka import Kafka, Offsets
-from stunwatch.local import live
+from stunwatch.local import live, queues
 from stunwatch.settings import Settings
 
-PATIENCE_S = 300
-"""Give up if a consumer group makes no progress for this long."""
+PATIENCE_S = 2 * queues.RESTART_S
+"""Give up if a consumer group makes no progress for this long. By then the job supervisor has
+restarted a Kafka table that stopped reading.
+"""
 
 _CHECKPOINT_S = 60
 _COMMIT_S = 1.0

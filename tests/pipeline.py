@@ -88,19 +88,6 @@ def wait_for(
         time.sleep(max(0.1, 3 * (now - asked)))
 
 
-def succeeds(command: subprocess.Popen[str], seconds: float) -> None:
-    """Wait until a started command ends with 0; if it does not, fail with its output.
-
-    A command that does not end in time shows the stacks of its threads.
-    """
-    try:
-        shown, _ = command.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        command.send_signal(signal.SIGABRT)
-        shown, _ = command.communicate(timeout=60)
-    assert command.returncode == 0, shown
-
-
 @dataclass
 class Pipeline:
     """A pipeline in its own folder, on its own ports, with the commands that use it."""
@@ -150,7 +137,7 @@ class Pipeline:
         return in_this_process([str(each) for each in words], self.settings.environment())
 
     def start(self, *words: str | Path) -> subprocess.Popen[str]:
-        """Start the command without waiting for its end (see `succeeds`)."""
+        """Start the command without waiting for its end (see `finish`)."""
         return subprocess.Popen(
             [STUNWATCH, *words],
             env=self.environment | {"PYTHONFAULTHANDLER": "1"},
@@ -158,6 +145,18 @@ class Pipeline:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def finish(self, command: subprocess.Popen[str], seconds: float) -> None:
+        """Wait until a started command ends; its exit code must be 0.
+
+        If it does not end in time, the message shows the stacks of its threads.
+        """
+        try:
+            shown, _ = command.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            command.send_signal(signal.SIGABRT)
+            shown, _ = command.communicate(timeout=60)
+        assert command.returncode == 0, f"{shown}\n{last_log_lines(self.settings)}"
 
     def status(self) -> CompletedProcess[str]:
         """Return the output of `status`, with any exit code."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline import Pipeline, succeeds
+from tests.pipeline import Pipeline
 from tools.bench.lines import vmware_log_lines
 
 LINES = 400_000
@@ -81,7 +81,7 @@ def test_kills_during_a_replay_do_not_change_the_result(
         if replay.poll() is None:
             kill(pipeline, component)
             killed += 1
-    succeeds(replay, 900)
+    pipeline.finish(replay, 900)
     assert killed >= 3, "the replay ended before the kills"
     healthy(pipeline)
     # Every line of the files is stored once, and the events are those that follow from the lines.
@@ -130,7 +130,7 @@ def test_a_full_disk_stops_intake_and_loses_nothing(
         assert done.returncode == 3
         ballast.unlink()
         healthy(full)
-        succeeds(replay, 600)
+        full.finish(replay, 900)
         assert full.one("SELECT count() FROM log_lines") == 200_000
         assert full.one("SELECT count() FROM stuns") == full.one(
             "SELECT countIf(startsWith(message, 'Checkpoint_Unstun')) FROM log_lines"

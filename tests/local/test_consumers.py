@@ -79,7 +79,7 @@ def test_a_job_that_stops_moving_is_an_error(monkeypatch: pytest.MonkeyPatch, cl
     monkeypatch.setattr(live, "make_checkpoint", lambda *_: no_job())
     broker: Any = Broker()
     settings: Any = None
-    with pytest.raises(UserError, match="The live job has processed no message for 300 s; 7 mess"):
+    with pytest.raises(UserError, match=f"processed no message for {PATIENCE_S} s; 7 messages"):
         wait_until_detected(settings, broker, ENDS, lambda: None, lambda: None)
     assert clock.now > PATIENCE_S
 

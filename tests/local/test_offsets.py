@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from stunwatch import kafka
+from stunwatch.local.kafka import COMPONENT
 from tests.kafka_and_clickhouse import Storing
 
 STALLS = 8
@@ -21,6 +22,7 @@ STALLS = 8
 READ_OFFSETS = """
 import sys
 from stunwatch import kafka
+from stunwatch.local.kafka import COMPONENT
 
 kafka.TIMEOUT_S = 1.0
 broker = kafka.Kafka({"bootstrap.servers": sys.argv[1]})
@@ -62,6 +64,21 @@ def test_offsets_are_read_from_a_broker_that_had_no_leaders_when_first_asked(
     monkeypatch.setattr(kafka.time, "sleep", lambda _: None)
     broker = kafka.Kafka({"bootstrap.servers": ""}, patience_seconds=1)
     assert broker.ends(["esxi.backfill"]) == {("esxi.backfill", 0): 7}
+
+
+@pytest.mark.slow
+def test_offsets_are_read_while_the_broker_restarts(stored: Storing) -> None:
+    def restart() -> None:
+        stored.kill(COMPONENT)
+        stored.start(COMPONENT)
+
+    broker = kafka.Kafka({"bootstrap.servers": stored.settings.bootstrap}, patience_seconds=60)
+    with ThreadPoolExecutor(1) as beside:
+        restarted = beside.submit(restart)
+        while not restarted.done():
+            broker.ends(["esxi.backfill"])
+    restarted.result()
+    assert broker.ends(["esxi.backfill"])
 
 
 @pytest.mark.slow
