@@ -69,9 +69,9 @@ class Kafka:
         topics = list(topics)
 
         def ask() -> Offsets:
-            # List the topics at every attempt. A broker that has just started may answer that a
-            # partition has no leader. librdkafka keeps that answer until it lists topics again, and
-            # does not ask for the partition's offsets.
+            # List the topics at every attempt. A broker that shuts down answers that its partitions
+            # have no leader. librdkafka keeps that answer until it lists topics again, and does not
+            # ask for the partitions' offsets.
             wanted = dict.fromkeys(self._partitions(topics), which)
             found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
             return {

@@ -57,6 +57,12 @@ class Storing:
         process.kill()
         process.wait()
 
+    def shut_down(self, component: Component) -> None:
+        """End a component as the supervisor does."""
+        process = self._processes.pop(component.name)
+        process.terminate()
+        process.wait(timeout=60)
+
     def stop(self) -> None:
         """Stop both, ClickHouse first: it commits offsets while Kafka runs."""
         for process in reversed(self._processes.values()):

@@ -32,7 +32,7 @@ while True:
 """
 
 
-class AdminOfAStartingBroker:
+class AdminOfARestartingBroker:
     """Finds no leader of the partition in its first two lists of topics.
 
     Like librdkafka's client, it asks for offsets only the leader in its newest list.
@@ -60,7 +60,7 @@ class AdminOfAStartingBroker:
 def test_offsets_are_read_from_a_broker_that_had_no_leaders_when_first_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", AdminOfAStartingBroker)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", AdminOfARestartingBroker)
     monkeypatch.setattr(kafka.time, "sleep", lambda _: None)
     broker = kafka.Kafka({"bootstrap.servers": ""}, patience_seconds=1)
     assert broker.ends(["esxi.backfill"]) == {("esxi.backfill", 0): 7}
@@ -69,7 +69,8 @@ def test_offsets_are_read_from_a_broker_that_had_no_leaders_when_first_asked(
 @pytest.mark.slow
 def test_offsets_are_read_while_the_broker_restarts(stored: Storing) -> None:
     def restart() -> None:
-        stored.kill(COMPONENT)
+        # A broker that shuts down still answers, but without leaders.
+        stored.shut_down(COMPONENT)
         stored.start(COMPONENT)
 
     broker = kafka.Kafka({"bootstrap.servers": stored.settings.bootstrap}, patience_seconds=60)
