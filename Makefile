@@ -7,8 +7,6 @@ PYTHON := .venv/bin/python
 # More workers than cores, because tests of a pipeline wait. See tests/README.md.
 PYTEST := $(PYTHON) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 SEED ?= 1
-# Compiling these packages takes longer than it saves.
-SELDOM_IMPORTED := /tests?/|/(apprise|fontTools|matplotlib|pygments|pymongo|pyVmomi)/
 
 .PHONY: demo test test-unit test-slow test-release up down bench score generate docs lint format
 
@@ -59,7 +57,8 @@ format: .venv/ready
 	.venv/bin/ruff format .
 
 # One environment from the lock file; pip installs only uv. The packages for tests and lint are added when
-# one of them first runs.
+# one of them first runs. The packages of the pipeline are not compiled here: Python compiles the modules that
+# it imports, and most are never imported.
 .venv/ready: pyproject.toml uv.lock .venv/pipeline
 	$(UV) sync --frozen --quiet --compile-bytecode --extra pipeline
 	touch $@
@@ -68,5 +67,4 @@ format: .venv/ready
 	test -x $(UV) || python3 -m venv build/uv
 	build/uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) sync --frozen --quiet --inexact --no-dev --extra pipeline
-	$(PYTHON) -m compileall -q -j 0 -x '$(SELDOM_IMPORTED)' .venv/lib
 	touch $@
