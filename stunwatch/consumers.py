@@ -56,7 +56,7 @@ def wait_until_detected(
         if progress.has_stopped:
             raise UserError(
                 f"The live job has processed no message for {PATIENCE_S} s; {left:,} messages are"
-                " not processed. All lines are stored, but events may be missing. Look at"
+                " not processed. All lines are sent, but events may be missing. Look at"
                 " `stunwatch status` and `stunwatch logs taskmanager`, then run the same command"
                 " again."
             )

@@ -22,7 +22,6 @@ STALLS = 8
 READ_OFFSETS = """
 import sys
 from stunwatch import kafka
-from stunwatch.local.kafka import COMPONENT
 
 kafka.TIMEOUT_S = 1.0
 broker = kafka.Kafka({"bootstrap.servers": sys.argv[1]})
