@@ -57,6 +57,10 @@ def launch(settings: Settings) -> Launch:
         formatting = [*java, *compiling, "kafka.tools.StorageTool", "format", "-c", str(properties)]
         subprocess.run([*formatting, "-t", _new_cluster_id()], check=True)
     options = ["-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+    if not is_secured:
+        # The second compiler costs more CPU than it saves (docs/decisions/0003). With TLS it is
+        # needed: only its code uses the processor's instructions for AES.
+        options.append("-XX:TieredStopAtLevel=1")
     return Launch([*java, *options, "kafka.Kafka", str(properties)])
 
 
