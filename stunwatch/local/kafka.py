@@ -58,8 +58,9 @@ def launch(settings: Settings) -> Launch:
         subprocess.run([*formatting, "-t", _new_cluster_id()], check=True)
     options = ["-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
     if not is_secured:
-        # The second compiler costs more CPU than it saves (docs/decisions/0003). With TLS it is
-        # needed: only its code uses the processor's instructions for AES.
+        # Without the second compiler (C2), which costs more CPU than it saves
+        # (docs/decisions/0003). With TLS it is needed: only its code uses the processor's
+        # instructions for AES.
         options.append("-XX:TieredStopAtLevel=1")
     return Launch([*java, *options, "kafka.Kafka", str(properties)])
 
