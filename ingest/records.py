@@ -19,7 +19,7 @@ from stunwatch.ingest.times import Stamps, UptimeClock, names_year, utc_text
 
 Record = dict[str, Any]
 
-MAX_LINE_BYTES: Final = 256 * 1024
+MAX_LINE_BYTES: Final = 64 * 1024
 MAX_NAME_BYTES: Final = 255
 """Maximum length of a host or VM name: DNS and file systems do not allow longer ones."""
 LONG_NAME: Final = "name of the host or VM longer than 255 bytes"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # part of an extra: `--help` works without it
 MAX_IN_FLIGHT = 50_000
 """Maximum number of unacknowledged messages. It bounds memory while the broker is slow."""
 
+MAX_IN_FLIGHT_KIB = 128 * 1024
+"""Their maximum size. Long lines reach it first: the longest have 64 KiB."""
+
 LIVE_LINGER_MS = 20
 """How long a live message may wait for others of its partition, to be sent with them."""
 
@@ -68,7 +71,7 @@ class Shipper:
                 "linger.ms": linger_ms,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": MAX_IN_FLIGHT * 2,
-                "queue.buffering.max.kbytes": 512 * 1024,
+                "queue.buffering.max.kbytes": MAX_IN_FLIGHT_KIB,
                 "message.max.bytes": 2_000_000,
                 "delivery.report.only.error": True,
                 "reconnect.backoff.max.ms": 1000,
@@ -77,35 +80,51 @@ class Shipper:
         )
 
     def send(self, topic: str, batch: Batch) -> None:
-        """Queue a batch for a topic; wait while too many messages are unacknowledged."""
+        """Queue a batch for a topic; wait while too much is unacknowledged."""
         while len(self._producer) + len(batch) > MAX_IN_FLIGHT:
             self._wait(0.05)
         for partition, messages in _by_partition(batch).items():
-            self._producer.produce_batch(topic, messages, partition, on_delivery=self._on_failure)
-        self._check(batch)
+            left = self._queue(topic, messages, partition)
+            while left:
+                self._wait(0.05)
+                left = self._queue(topic, left, partition)
+        self._check()
         self._producer.poll(0)
 
     def flush(self) -> None:
         """Wait until all messages are acknowledged. Raises UserError if Kafka rejected one."""
         while self._producer.flush(0.5):
-            self._check([])
+            self._check()
             self._while_waiting()
-        self._check([])
+        self._check()
+
+    def _queue(self, topic: str, messages: Batch, partition: int) -> Batch:
+        """Queue messages and return those that do not fit yet: the last ones, in order."""
+        queued = self._producer.produce_batch(
+            topic, messages, partition, on_delivery=self._on_failure
+        )
+        if queued == len(messages):
+            return []
+        refused = [each for each in messages if "_error" in each]
+        for each in refused:
+            error = each.pop("_error")
+            if error.name() != "_QUEUE_FULL":
+                self._failure = error
+        return refused
 
     def _wait(self, seconds: float) -> None:
         started = time.monotonic()
         self._producer.poll(seconds)
-        self._check([])
+        self._check()
         if time.monotonic() - started >= seconds:
             self._while_waiting()
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
         self._failure = error or self._failure
 
-    def _check(self, batch: list[dict[str, Any]]) -> None:
-        refused = next((each["_error"] for each in batch if "_error" in each), self._failure)
-        if refused is not None:
-            raise UserError(f"Kafka refused a record: {refused}. Nothing after it was sent.")
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise UserError(f"Kafka refused a record: {self._failure}. Nothing after it was sent.")
 
 
 def _by_partition(batch: Batch) -> dict[int, Batch]:

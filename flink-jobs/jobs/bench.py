@@ -14,7 +14,7 @@ from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 from stunwatch.detectors.catalogue import literals
 from stunwatch.engine.tracking import RECORD_FIELDS
 from stunwatch.jobs.detect import create_tables, detect, environment, job_settings
-from stunwatch.jobs.options import in_sql, kafka_options
+from stunwatch.jobs.options import FEW_AT_ONCE, in_sql, kafka_options
 
 
 def main() -> None:
@@ -31,7 +31,11 @@ def main() -> None:
     env = environment(options.cluster, job_settings(f"stunwatch-bench-{options.what}", 2))
     mode = EnvironmentSettings.new_instance().in_streaming_mode().build()
     tables = StreamTableEnvironment.create(env, environment_settings=mode)
-    scan = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
+    scan = {
+        "scan.startup.mode": "earliest-offset",
+        "scan.bounded.mode": "latest-offset",
+        **FEW_AT_ONCE,
+    }
     # No samples: only the cost of lines is measured.
     nothing = {**scan, "scan.startup.mode": "latest-offset"}
     more = tuple(f"literal {number} that is in no line" for number in range(options.more_literals))

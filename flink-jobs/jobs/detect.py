@@ -32,7 +32,7 @@ from stunwatch.detectors.host_events import OWNER_PATTERN
 from stunwatch.engine.failures import REJECTED_TOPIC
 from stunwatch.engine.owners import BUCKET
 from stunwatch.jobs.correlate import correlate
-from stunwatch.jobs.options import filled, in_sql, kafka_options, quoted
+from stunwatch.jobs.options import FEW_AT_ONCE, filled, in_sql, kafka_options, quoted
 
 JOB = "stunwatch-detect-live"
 """The job's name, by which the job supervisor finds it, and its consumer group in Kafka."""
@@ -61,6 +61,7 @@ def scan_options() -> dict[str, str]:
         "properties.group.id": JOB,
         # Kafka answers at once if there are records. The default of 500 ms only costs CPU if not.
         "properties.fetch.max.wait.ms": "2000",
+        **FEW_AT_ONCE,
     }
 
 

@@ -1,8 +1,8 @@
--- Converts the bytes of a line to text: without its terminator, UTF-8, at most 256 KiB.
+-- Converts the bytes of a line to text: without its terminator, UTF-8, at most 64 KiB.
 
 local text = {}
 
-text.MAX_LINE_BYTES = 256 * 1024
+text.MAX_LINE_BYTES = 64 * 1024
 text.LONG_NAME = "name of the host or VM longer than 255 bytes"
 local MAX_NAME_BYTES = 255
 

@@ -24,6 +24,10 @@ MOST_OPEN: Final = 64
 """How many files of a log key are read at the same time. If more overlap, the others wait: their
 lines arrive later than those of the same time, and none is lost."""
 
+MOST_HELD_BYTES: Final = 8 << 20
+"""About how much of a file is in memory, if that is less than twice HELD_BACK messages. A line may
+have 64 KiB, so the number of lines alone does not bound memory."""
+
 _SENT_AT_ONCE: Final = 2_000
 
 
@@ -57,6 +61,7 @@ class InOrder:
         self._ended_bytes = 0
         self._open: list[tuple[str, int, _Open]] = []
         """A heap of the open files, by the time of their next message and their number."""
+        self._read_bytes = 0
         self.begun: list[tuple[SourceFile, FileReading]] = []
         """The files whose reading has begun, with their counters."""
 
@@ -69,7 +74,7 @@ class InOrder:
         """Yield lists of messages, one group of files after the other."""
         for group in groups(self._files):
             progress: dict[tuple[str, str], Record] = {}
-            yield from _in_parts(self._merged(group, progress))
+            yield from self._in_parts(self._merged(group, progress))
             if progress:
                 yield [(topic, key, record) for (topic, key), record in progress.items()]
 
@@ -77,7 +82,7 @@ class InOrder:
         self, group: list[SourceFile], progress: dict[tuple[str, str], Record]
     ) -> Iterator[list[Message]]:
         """Yield parts of the files of one group so that the parts are in order."""
-        waiting = deque(sorted(group, key=lambda file: file.first_event_time))
+        waiting = deque(sorted(group, key=lambda file: _without_zone(file.first_event_time)))
         opened = self._open
         while waiting or opened:
             limit = None
@@ -92,8 +97,23 @@ class InOrder:
             _, number, first = heappop(opened)
             if opened:
                 limit = opened[0][0] if limit is None else min(limit, opened[0][0])
+            known_bytes = first.reading.bytes_read
             yield first.take(limit)
+            self._read_bytes += first.reading.bytes_read - known_bytes
             self._put(first, number)
+
+    def _in_parts(self, lists: Iterator[list[Message]]) -> Iterator[list[Message]]:
+        """Join short lists."""
+        joined: list[Message] = []
+        limit_bytes = self._read_bytes + MOST_HELD_BYTES
+        for each in lists:
+            joined += each
+            if len(joined) >= _SENT_AT_ONCE or self._read_bytes >= limit_bytes:
+                yield joined
+                joined = []
+                limit_bytes = self._read_bytes + MOST_HELD_BYTES
+        if joined:
+            yield joined
 
     def _put(self, each: _Open, number: int) -> None:
         if each.has_ended:
@@ -146,7 +166,10 @@ class _Open:
         self._held = [], []
         # All of them are sorted each time, and a row of esxtop has few messages. So read as many
         # again as are held back.
-        while len(messages) < 2 * HELD_BACK:
+        limit_bytes = self.reading.bytes_read + MOST_HELD_BYTES // 2
+        while len(messages) < 2 * HELD_BACK and (
+            not messages or self.reading.bytes_read < limit_bytes
+        ):
             batch = next(self._batches, None)
             if batch is None:
                 self.has_ended = not messages
@@ -166,7 +189,7 @@ class _Open:
                 self._note_samples(batch)
         else:
             times, messages = _sorted(times, messages)
-            cut = len(messages) - HELD_BACK
+            cut = len(messages) - min(HELD_BACK, len(messages) // 2)
             self._held = times[cut:], messages[cut:]
             times, messages = times[:cut], messages[:cut]
             self._times, self._messages, self._at = times, messages, 0
@@ -237,15 +260,3 @@ def _sorted(times: list[str], messages: list[Message]) -> tuple[list[str], list[
         return times, messages
     places = sorted(range(len(times)), key=times.__getitem__)
     return in_order, [messages[place] for place in places]
-
-
-def _in_parts(lists: Iterator[list[Message]]) -> Iterator[list[Message]]:
-    """Join short lists."""
-    joined: list[Message] = []
-    for each in lists:
-        joined += each
-        if len(joined) >= _SENT_AT_ONCE:
-            yield joined
-            joined = []
-    if joined:
-        yield joined

@@ -30,7 +30,7 @@ from stunwatch.ingest.records import (
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.ingest.vm_paths import vm_of
 
-JSON_BROKEN: Final = "not one whole JSON object per line of at most 256 KiB"
+JSON_BROKEN: Final = "not one whole JSON object per line of at most 64 KiB"
 JSON_WITHOUT_MESSAGE: Final = "JSON object without message field"
 JSON_WITHOUT_HEAD: Final = "JSON object with a message of unknown format or without a time"
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Message, Options, Reading, plan
-from stunwatch.ingest.replay.in_order import HELD_BACK, MOST_OPEN, InOrder
+from stunwatch.ingest.replay.in_order import HELD_BACK, MOST_HELD_BYTES, MOST_OPEN, InOrder
 from stunwatch.ingest.replay.sources import SourceFile
 from stunwatch.ingest.replay.streams import Problem
 from stunwatch.ingest.times import UptimeClock
@@ -131,6 +131,25 @@ def test_thousands_of_files_of_one_host_do_not_exhaust_file_descriptors(tmp_path
     assert len(times) == 1200
 
 
+def test_long_lines_are_not_read_far_ahead(tmp_path: Path) -> None:
+    files, each_file, long = 3, 200, 100_000
+    for number in range(files):
+        lines = [line(second + number / 4, "x" * long) for second in range(each_file)]
+        write(tmp_path / "esx1" / f"vmkernel.{number}.log", lines)
+    delivered, times = 0, []
+    with plan([tmp_path], Options()) as what:
+        in_order = InOrder(what.files, lambda file: Reading(file, "r1"))
+        for part in in_order:
+            part_bytes = sum(len(record.get("message", "")) for _, _, record in part)
+            assert part_bytes < (files + 2) * MOST_HELD_BYTES
+            delivered += part_bytes
+            ahead = sum(reading.bytes_read for _, reading in in_order.begun) - delivered
+            assert ahead < files * 1.5 * MOST_HELD_BYTES
+            times += [record["event_time"] for _, _, record in part if record["kind"] == "line"]
+    assert len(times) == files * each_file
+    assert [_without_zone(each) for each in times] == sorted(map(_without_zone, times))
+
+
 # -- Any files
 
 
@@ -145,7 +164,9 @@ class Made:
     problem: Problem | None = None
 
     def __iter__(self) -> Iterator[list[Message]]:
-        yield from self.batches
+        for batch in self.batches:
+            self.bytes_read += len(batch)
+            yield batch
 
 
 def source(name: str, host: str | None, first: str) -> SourceFile:
@@ -183,9 +204,10 @@ def batches_of(name: str, seconds: list[int]) -> list[list[Message]]:
     st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=40), min_size=1, max_size=6),
     st.sampled_from([1, 7, HELD_BACK]),
     st.sampled_from([1, 3, MOST_OPEN]),
+    st.sampled_from([1, 20, MOST_HELD_BYTES]),
 )
 def test_no_message_is_lost_and_lines_are_in_order(
-    contents: list[list[int]], held_back: int, most_open: int
+    contents: list[list[int]], held_back: int, most_open: int, held_bytes: int
 ) -> None:
     made = {f"f{number}": batches_of(f"f{number}", each) for number, each in enumerate(contents)}
     files = [
@@ -194,6 +216,7 @@ def test_no_message_is_lost_and_lines_are_in_order(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("stunwatch.ingest.replay.in_order.HELD_BACK", held_back)
         patched.setattr("stunwatch.ingest.replay.in_order.MOST_OPEN", most_open)
+        patched.setattr("stunwatch.ingest.replay.in_order.MOST_HELD_BYTES", held_bytes)
         found = [
             message
             for part in InOrder(files, lambda file: Made(made[file.name]))
@@ -211,7 +234,8 @@ def test_no_message_is_lost_and_lines_are_in_order(
     ends = {key: record["event_time"] for _, key, record in found[count:]}
     assert len(found) == count + len(ends)
     assert ends == newest
-    if most_open == MOST_OPEN and held_back == HELD_BACK and _starts_are_first(contents):
+    limits = most_open, held_back, held_bytes
+    if limits == (MOST_OPEN, HELD_BACK, MOST_HELD_BYTES) and _starts_are_first(contents):
         lines = [record for _, _, record in found[:count] if "event_time" in record]
         times = [_without_zone(record["event_time"]) for record in lines]
         assert times == sorted(times)

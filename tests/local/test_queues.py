@@ -26,6 +26,10 @@ KAFKA_TABLES = sorted(
     found[1] for each in QUEUES if (found := re.search(r"(\w+_queue) \(raw", each))
 )
 
+LONG = "Cmd failed. " * 5_000
+LONG_LINES = 12_000
+"""Together three quarters of a gigabyte."""
+
 SOON_S = 30.0
 """On an idle machine, 6 s. With librdkafka's default session, former members hold their partitions
 for 45 s."""
@@ -70,19 +74,18 @@ def test_the_keeper_restarts_each_table_that_has_not_read_for_five_minutes(
     assert "events_queue is not restarted: ClickHouse does not answer." in capsys.readouterr().out
 
 
-def ship(stored: Storing, host: str) -> None:
-    """Send eight lines, so that each partition gets some."""
+def ship(stored: Storing, host: str, lines: int = 8, text: str = "") -> None:
+    """Send lines of a host. Eight are enough for each partition to get some."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
     record = {"event_time": now, "received_at": now, "kind": "line", "source": "syslog"}
     record |= {"program": "vmkernel", "host": host, "run_id": "live", "time_quality": "exact"}
     shipper = Shipper(kafka_access(stored.settings, ADMIN), lambda: None)
-    shipper.send(
-        "esxi.syslog",
-        [
-            {"key": str(each).encode(), "value": orjson.dumps(record | {"message": str(each)})}
-            for each in range(8)
-        ],
-    )
+    for first in range(0, lines, 100):
+        batch = []
+        for number in range(first, min(first + 100, lines)):
+            value = orjson.dumps(record | {"message": f"{number} {text}"})
+            batch.append({"key": str(number).encode(), "value": value})
+        shipper.send("esxi.syslog", batch)
     shipper.flush()
 
 
@@ -116,6 +119,22 @@ def test_a_table_that_stops_polling_is_named_and_a_restart_loses_nothing(
     queues.restart(stored.settings, "records_queue")
     wait_for_lines(stored, "esx-stalled")
     assert stored.rows("SELECT count() FROM log_lines WHERE host = 'esx-stalled'") == [(8,)]
+
+
+@pytest.mark.slow
+def test_a_backlog_of_the_longest_lines_is_stored_within_the_servers_memory(
+    stored: Storing,
+) -> None:
+    exceeded = "SELECT sum(value) FROM system.errors WHERE name = 'MEMORY_LIMIT_EXCEEDED'"
+    admin = as_user(stored.settings, "admin")
+    before = admin.rows(exceeded)
+    with without_a_view(stored):  # so that all of them are in Kafka when ClickHouse reads
+        ship(stored, "esx-long", LONG_LINES, LONG)
+    told = "SELECT count() FROM log_lines WHERE host = 'esx-long'"
+    stored.wait_for(told, LONG_LINES, 240)
+    ship(stored, "esx-after")
+    wait_for_lines(stored, "esx-after")
+    assert admin.rows(exceeded) == before
 
 
 @pytest.mark.slow
