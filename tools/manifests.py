@@ -47,7 +47,7 @@ OF_A_POD = {
     # A block of 5 s has no limit in bytes, and views need nine times its size. So a block of long
     # lines is divided before the views (docs/decisions/0032).
     "default/use_strict_insert_block_limits": 1,
-    "default/max_insert_block_size_bytes": 256 * MIB,
+    "default/max_insert_block_size_bytes": 64 * MIB,
     "default/max_threads": 4,
     "default/max_memory_usage": 3072 * MIB,
     "default/max_bytes_before_external_group_by": 1024 * MIB,
