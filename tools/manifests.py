@@ -44,10 +44,6 @@ OF_A_POD = {
     # second and table without delay, and several servers write to a shard (docs/decisions/0029).
     "default/stream_flush_interval_ms": 5000,
     "default/stream_poll_timeout_ms": 500,
-    # A block of 5 s has no limit in bytes, and views need nine times its size. So a block of long
-    # lines is divided before the views (docs/decisions/0032).
-    "default/use_strict_insert_block_limits": 1,
-    "default/max_insert_block_size_bytes": 64 * MIB,
     "default/max_threads": 4,
     "default/max_memory_usage": 3072 * MIB,
     "default/max_bytes_before_external_group_by": 1024 * MIB,
@@ -63,6 +59,16 @@ OF_A_POD = {
 """Values of profiles in users.xml for a pod with 8 GiB (infra/k8s/base/clickhouse.yaml).
 
 Those of the file are for a machine of two cores and 4 GiB that ClickHouse shares.
+"""
+
+DIVIDING = {
+    "use_strict_insert_block_limits": 1,
+    "max_insert_block_size_bytes": 64 * MIB,
+}
+"""Settings of the profile `default` that only a pod has.
+
+What a Kafka table collects in 5 s has no limit in bytes, and the views need nine times its size. So
+ClickHouse divides it before the views (docs/decisions/0032).
 """
 
 ROWS_PER_FLUSH = 262_144
@@ -193,12 +199,12 @@ def _users() -> ElementTree.Element:
             _grant(admin, query.text.replace("ENGINE ON ", f"ENGINE ON {REPLICATED}"))
     for path, value in OF_A_POD.items():
         setting = root.find(f"profiles/{path}")
-        if setting is None:
-            profile, name = path.split("/")
-            of_profile = root.find(f"profiles/{profile}")
-            assert of_profile is not None
-            setting = ElementTree.SubElement(of_profile, name)
+        assert setting is not None
         setting.text = str(value)
+    profile = root.find("profiles/default")
+    assert profile is not None
+    for name, value in DIVIDING.items():
+        ElementTree.SubElement(profile, name).text = str(value)
     # A server queries shards without a row limit; a constraint's minimum would replace that.
     for constraint in root.findall("profiles/*/constraints/*"):
         least, most = constraint.find("min"), constraint.find("max")
