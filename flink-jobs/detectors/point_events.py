@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import changed, content_hash, weighed_revision
+from stunwatch.detectors.timers import Timers
 
 STORM_FACTS = 64
 """A group with more facts than this within `keep_us` is treated as a storm."""
@@ -106,7 +107,7 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
     event_time_us: int = 0
     run_id: str = ""
     groups: dict[Hashable, _Group[SomeFact, SomeRow]] = field(default_factory=dict)
-    due_us: int | None = None
+    timers: Timers[Hashable] = field(default_factory=Timers)
 
     @abstractmethod
     def read(self, record: Mapping[str, Any]) -> SomeFact | None:
@@ -131,7 +132,9 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
             group = _Group(forget_at_us=self.event_time_us + self.keep_us)
         self.groups[key] = group  # moved to the end: most recently used
         if len(self.groups) > MOST_KEYS:
-            del self.groups[next(iter(self.groups))]
+            oldest = next(iter(self.groups))
+            self.timers.cancel(oldest)
+            del self.groups[oldest]
             EVICTED["groups"] += 1
         place = bisect_left(group.facts, fact.order, key=_order)
         if place < len(group.facts) and group.facts[place].order == fact.order:
@@ -142,34 +145,32 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
         if len(group.facts) > self.most_facts:
             yield from self._write(group, is_all=True)
             self._evict(group)
-        # A timer that fires too early costs one scan. The exact one would cost a scan per line.
-        self.due_us = group.due_us if self.due_us is None else min(self.due_us, group.due_us)
+        self.timers.set(key, group.due_us)
 
     def advance_time(self, event_time_us: int) -> Iterator[SomeRow]:
         """Yield the rows that change because time has passed."""
         self.event_time_us = max(self.event_time_us, event_time_us)
-        if self.due_us is None or self.event_time_us < self.due_us:
-            return
-        for key, group in list(self.groups.items()):
-            if group.due_us > self.event_time_us:
-                continue
+        for key in self.timers.take(self.event_time_us):
+            group = self.groups[key]
             is_old = group.forget_at_us <= self.event_time_us
             yield from self._write(group, is_all=is_old)
             if is_old:
                 self._forget(group)
-            if not group.facts:
+            if group.facts:
+                self.timers.set(key, group.due_us)
+            else:
                 del self.groups[key]
-        self._look_ahead()
 
     def flush(self) -> Iterator[SomeRow]:
         """Yield the rows for which more lines are known than when they were written."""
-        for group in self.groups.values():
+        for key, group in self.groups.items():
             yield from self._write(group, is_all=True)
+            self.timers.set(key, group.due_us)
 
     @property
     def next_timer_us(self) -> int | None:
         """When the passage of time changes a row or expires a fact; None if no state is kept."""
-        return self.due_us
+        return self.timers.next_us
 
     def _write(
         self, group: _Group[SomeFact, SomeRow], *, is_all: bool = False
@@ -244,9 +245,6 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
             or any(first <= fact.at_us <= last for first, last in spans)
             or fact.order in named
         ]
-
-    def _look_ahead(self) -> None:
-        self.due_us = min((group.due_us for group in self.groups.values()), default=None)
 
 
 def _is_same(written: Found[SomeRow], found: Found[SomeRow]) -> bool:

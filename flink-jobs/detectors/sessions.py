@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from stunwatch.detectors.bounds import EVICTED, MOST_EPISODES, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import EVIDENCE_SHOWN, changed, content_hash, weighed_revision
+from stunwatch.detectors.timers import Timers
 
 _SECOND = 1_000_000
 
@@ -101,7 +102,7 @@ class Sessions(ABC, Generic[SomeRow]):
     event_time_us: int = 0
     run_id: str = ""
     episodes: dict[tuple[str, ...], list[Episode]] = field(default_factory=dict)
-    due_us: int | None = None
+    timers: Timers[tuple[str, ...]] = field(default_factory=Timers)
 
     @abstractmethod
     def read(self, record: Mapping[str, Any]) -> Sighting | None:
@@ -121,6 +122,7 @@ class Sessions(ABC, Generic[SomeRow]):
         self.episodes[sighting.key] = known  # moved to the end: most recently used
         if len(self.episodes) > MOST_KEYS:
             key = next(iter(self.episodes))
+            self.timers.cancel(key)
             yield from self._evicted(key, self.episodes.pop(key))
         name = _fingerprint(sighting)
         near = [
@@ -157,49 +159,42 @@ class Sessions(ABC, Generic[SomeRow]):
             oldest = min((each for each in known if each is not whole), key=_last_us)
             known[:] = [each for each in known if each is not oldest]
             yield from self._evicted(sighting.key, [oldest])
-        # A timer that fires too early costs one scan. The exact one would cost a scan per line.
-        due_us = self._due_us(whole)
-        self.due_us = due_us if self.due_us is None else min(self.due_us, due_us)
+        self._set_timer(sighting.key)
 
     def advance_time(self, event_time_us: int) -> Iterator[SomeRow]:
         """Yield changed events, after waiting for further changes."""
         self.event_time_us = max(self.event_time_us, event_time_us)
-        if self.due_us is None or self.event_time_us < self.due_us:
-            return
-        yield from self._endings()
-        yield from self._changes(self.event_time_us - WRITTEN_EVERY_US)
-        for key, known in list(self.episodes.items()):
-            known[:] = [
+        for key in self.timers.take(self.event_time_us):
+            yield from self._changes(key, self.event_time_us - WRITTEN_EVERY_US)
+            kept = [
                 each
-                for each in known
+                for each in self.episodes[key]
                 if each.changed_at_us is not None
                 or each.last_us + self.keep_us > self.event_time_us
             ]
-            if not known:
+            if kept:
+                self.episodes[key][:] = kept
+                self._set_timer(key)
+            else:
                 del self.episodes[key]
-        self._look_ahead()
 
     def flush(self) -> Iterator[SomeRow]:
         """Yield all changed events: a source has ended."""
-        yield from self._changes(self.event_time_us)
-        self._look_ahead()
+        for key in self.episodes:
+            yield from self._changes(key, self.event_time_us)
+            self._set_timer(key)
 
     @property
     def next_timer_us(self) -> int | None:
         """When a change is written or an episode expires; None if none is kept."""
-        return self.due_us
+        return self.timers.next_us
 
-    def _changes(self, until_us: int) -> Iterator[SomeRow]:
-        for key, known in self.episodes.items():
-            for each in known:
-                if each.changed_at_us is not None and each.changed_at_us <= until_us:
-                    yield self._written(key, each)
-
-    def _endings(self) -> Iterator[SomeRow]:
-        for key, known in self.episodes.items():
-            for each in known:
-                if not each.is_over and self._is_over(each):
-                    yield self._written(key, each)
+    def _changes(self, key: tuple[str, ...], until_us: int) -> Iterator[SomeRow]:
+        """Yield the episodes that are over, and those that changed no later than `until_us`."""
+        for each in self.episodes[key]:
+            is_changed = each.changed_at_us is not None and each.changed_at_us <= until_us
+            if is_changed or (not each.is_over and self._is_over(each)):
+                yield self._written(key, each)
 
     def _is_over(self, episode: Episode) -> bool:
         return self.tells_end and self.event_time_us > episode.last_us + self.gap_us
@@ -231,11 +226,8 @@ class Sessions(ABC, Generic[SomeRow]):
         written: SomeRow = changed(row, revision=revision, is_deleted=1, run_id=self.run_id)
         return written
 
-    def _look_ahead(self) -> None:
-        dues: Iterable[int] = (
-            self._due_us(each) for known in self.episodes.values() for each in known
-        )
-        self.due_us = min(dues, default=None)
+    def _set_timer(self, key: tuple[str, ...]) -> None:
+        self.timers.set(key, min(self._due_us(each) for each in self.episodes[key]))
 
     def _due_us(self, episode: Episode) -> int:
         if episode.changed_at_us is not None:

@@ -179,7 +179,7 @@ def test_the_state_of_a_tracker_stays_small_and_expires() -> None:
     assert len(tracker.written) <= 1.3 * 5 * 60 / 5
     while (due_us := tracker.next_timer_us) is not None:
         list(tracker.advance_time(due_us))
-    assert not tracker.steps and not tracker.written and not tracker.open
+    assert not tracker.steps and not tracker.written and not tracker.matches
 
 
 def test_a_line_does_not_rewrite_other_count_downs() -> None:

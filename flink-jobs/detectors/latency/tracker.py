@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
@@ -29,6 +30,7 @@ from stunwatch.detectors.events import (
     weighed_revision,
 )
 from stunwatch.detectors.records import is_continuation, verbatim
+from stunwatch.detectors.timers import Timers
 from stunwatch.ingest.records import datastore_name
 
 _DETECTOR = detector("latency")
@@ -197,30 +199,37 @@ class Tracker:
     event_time_us: int = 0
     run_id: str = ""
     series: dict[Series, History] = field(default_factory=dict)
-    due_us: int | None = None
+    timers: Timers[Series] = field(default_factory=Timers)
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[Episode]:
         """Yield the episodes that this window starts, changes or ends."""
         self.run_id = record.get("run_id", "")
         for name, each in read(record):
-            history = self.series.setdefault(name, History())
+            history = self.series.pop(name, None) or History()
+            self.series[name] = history  # moved to the end: most recently used
+            if len(self.series) > MOST_KEYS:
+                oldest = next(iter(self.series))
+                self.timers.cancel(oldest)
+                del self.series[oldest]
+                EVICTED["series"] += 1
             place = bisect_left(history.windows, each.end_us, key=_end)
             is_known = place < len(history.windows) and history.windows[place].end_us == each.end_us
             if is_known or each.end_us <= history.folded_us:
                 continue
             history.windows.insert(place, each)
             yield from self._changes(name, history)
-        self._look_ahead()
+            self.timers.set(name, history.due_us)
 
     def advance_time(self, event_time_us: int) -> Iterator[Episode]:
         """Yield nothing: without windows the latency is unknown. Fold or drop old state."""
         self.event_time_us = max(self.event_time_us, event_time_us)
-        if self.due_us is not None and self.event_time_us >= self.due_us:
-            for name, history in list(self.series.items()):
-                self._fold(history)
-                if not history.windows and history.open is None:
-                    del self.series[name]
-            self._look_ahead()
+        for name in self.timers.take(self.event_time_us):
+            history = self.series[name]
+            self._fold(history)
+            if history.windows or history.open is not None:
+                self.timers.set(name, history.due_us)
+            else:
+                del self.series[name]
         return iter(())
 
     def flush(self) -> Iterator[Episode]:
@@ -230,7 +239,7 @@ class Tracker:
     @property
     def next_timer_us(self) -> int | None:
         """When a window is folded or an episode expires; None if no state is kept."""
-        return self.due_us
+        return self.timers.next_us
 
     def _changes(self, name: Series, history: History) -> Iterator[Episode]:
         """Yield the rows that replace those written before with the current chains."""
@@ -264,9 +273,6 @@ class Tracker:
         history.written = {
             each: row for each, row in history.written.items() if row.started_at in told
         }
-
-    def _look_ahead(self) -> None:
-        self.due_us = min((history.due_us for history in self.series.values()), default=None)
 
 
 def read(record: Mapping[str, Any]) -> Iterator[tuple[Series, ShortWindow]]:

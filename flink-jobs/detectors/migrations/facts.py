@@ -36,6 +36,9 @@ _ID_IN_HEAD = re.compile(
 
 _STUNS_REMEMBERED = 64
 
+_MOST_HELD = 64
+"""A host migrates at most eight VMs at once (ESXi 8). Of more, the oldest is no longer held."""
+
 Record = Mapping[str, Any]
 Fact = dict[str, Any]
 
@@ -81,6 +84,8 @@ class Facts:
         fact = {**record, "kind": KIND, "owner": about}
         if is_host_stun(record):
             self.held.append(fact)
+            if len(self.held) > _MOST_HELD:
+                yield self.held.pop(0)
         else:
             yield fact
 

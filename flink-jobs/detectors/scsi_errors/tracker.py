@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stunwatch.detectors.bounds import EVICTED, MOST_EPISODES, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     changed,
@@ -42,6 +43,12 @@ _SAME_COMMAND_US = _LIMITS["same_command_within_ms"] * 1000
 _WRITTEN_EVERY_US = _LIMITS["written_every_seconds"] * 1_000_000
 _KEEP_US = _LIMITS["keep_minutes"] * _MINUTE
 _REORDERED = _LIMITS["lines_reordered_count"]
+
+# Limits on what a flood of made-up lines can fill. A device returns a few kinds of failure, and a
+# world waits for the status of one command.
+_COPIES_KNOWN = 10_000
+_MOST_ALIVE = 64
+_MOST_WAITING = 8
 
 _EVIDENCE = 6
 """Most lines of evidence, the first of an episode. A host in trouble has thousands of episodes."""
@@ -129,7 +136,7 @@ class Machine:
 
     episodes: dict[tuple[str, ...], list[Episode]] = field(default_factory=dict)
     alive: dict[str, list[Episode]] = field(default_factory=dict)
-    """The episodes of a device that may still continue."""
+    """The episodes of a device that may still continue, the newest last."""
     last_errors: dict[str, tuple[int, tuple[str, ...], int]] = field(default_factory=dict)
     """By device, what `last error status` refers to: time, episode key, and count so far. An empty
     key means a failure that starts no episode."""
@@ -143,6 +150,8 @@ class Machine:
     """Thread and message of the lines of the newest instant: a second one is a copy."""
     opened: list[Episode] = field(default_factory=list)
     """The episodes that started since the list was last cleared."""
+    evicted: list[Episode] = field(default_factory=list)
+    """The episodes that were evicted because of a limit, since the list was last cleared."""
 
     def step(self, line: Line) -> None:
         """Process the next line."""
@@ -151,6 +160,8 @@ class Machine:
             self.instant.clear()
         name = (line.thread, line.message)
         is_copy = name in self.instant
+        if len(self.instant) >= _COPIES_KNOWN:
+            self.instant.clear()
         self.instant.add(name)
         if line.kind == "repeated":
             if not is_copy:
@@ -199,7 +210,10 @@ class Machine:
         waiting = self.waiting.setdefault((line.message[:3], world_of(line.thread)), [])
         waiting[:] = [each for each in waiting if is_status_of(each.at_us, line.at_us)]
         waiting.append(line)
-        self.last_errors[line.device] = (line.at_us, (), 0)
+        del waiting[:-_MOST_WAITING]
+        if len(self.waiting) > MOST_KEYS:
+            del self.waiting[next(iter(self.waiting))]
+        self._last_error_was(line.device, (line.at_us, (), 0))
 
     def _status(self, line: Line) -> tuple[Failure, list[Line]]:
         """Return the failure that a status line completes, and its lines."""
@@ -221,7 +235,7 @@ class Machine:
         if not key or line.at_us - at_us > _GAP_US:
             return
         more = line.times - so_far if line.times > so_far else line.times
-        self.last_errors[line.device] = (line.at_us, key, line.times)
+        self._last_error_was(line.device, (line.at_us, key, line.times))
         self._count(key, line.at_us, more, [line], is_expected=False)
 
     def _failed(self, failure: Failure, at_us: int, lines: list[Line]) -> None:
@@ -232,7 +246,7 @@ class Machine:
         alike = (device, " ".join(failure.key[2:6]))
         if failure.layer == "path":
             if device:
-                self.last_errors[device] = (at_us, failure.key if is_error else (), 0)
+                self._last_error_was(device, (at_us, failure.key if is_error else (), 0))
             self._told_by_path(at_us, command, alike)
         elif failure.command:
             if at_us - self.commands.get(command, -_MINUTE) <= _SAME_COMMAND_US:
@@ -241,6 +255,12 @@ class Machine:
             return
         if is_error:
             self._count(failure.key, at_us, 1, lines, failure.verdict == "expected")
+
+    def _last_error_was(self, device: str, error: tuple[int, tuple[str, ...], int]) -> None:
+        self.last_errors.pop(device, None)
+        self.last_errors[device] = error  # at the end: most recently used
+        if len(self.last_errors) > MOST_KEYS:
+            del self.last_errors[next(iter(self.last_errors))]
 
     def _told_by_path(self, at_us: int, *commands: tuple[str, str]) -> None:
         if len(self.commands) > _REORDERED:
@@ -255,7 +275,8 @@ class Machine:
     def _count(
         self, key: tuple[str, ...], at_us: int, times: int, lines: list[Line], is_expected: bool
     ) -> None:
-        known = self.episodes.setdefault(key, [])
+        known = self.episodes.pop(key, [])
+        self.episodes[key] = known  # moved to the end: most recently used
         near = [
             each for each in known if each.first_us - _GAP_US <= at_us <= each.last_us + _GAP_US
         ]
@@ -264,8 +285,16 @@ class Machine:
         else:
             episode = Episode(key, is_expected, at_us, at_us)
             insort(known, episode, key=_first_us)
-            self.alive.setdefault(key[0], []).append(episode)
+            alive = self.alive.setdefault(key[0], [])
+            alive.append(episode)
+            del alive[:-_MOST_ALIVE]
             self.opened.append(episode)
+            if len(known) > MOST_EPISODES:
+                others = [each for each in known if each is not episode]
+                self._evict(known, min(others, key=_last_us))
+            if len(self.episodes) > MOST_KEYS:
+                for each in self.episodes.pop(next(iter(self.episodes))):
+                    self._evict([each], each)
         episode.first_us = min(episode.first_us, at_us)
         episode.last_us = max(episode.last_us, at_us)
         episode.count += times
@@ -273,6 +302,13 @@ class Machine:
         if len(episode.evidence) < _EVIDENCE:
             texts = [*episode.evidence, *(line.text for line in lines)]
             episode.evidence = list(dict.fromkeys(texts))[:_EVIDENCE]
+
+    def _evict(self, known: list[Episode], evicted: Episode) -> None:
+        known[:] = [each for each in known if each is not evicted]
+        alive = [each for each in self.alive.pop(evicted.key[0], []) if each is not evicted]
+        if alive:
+            self.alive[evicted.key[0]] = alive
+        self.evicted.append(evicted)
 
     def _witness(self, at_us: int, *devices: str) -> None:
         for device in devices:
@@ -325,6 +361,7 @@ class Tracker:
             self.machine.step(line)
             yield from self._write(self.machine.opened)
             self.machine.opened.clear()
+            yield from self._evicted()
         else:
             self.is_out_of_order = True
         if self.changed_at_us is None:
@@ -371,6 +408,7 @@ class Tracker:
             self.machine = deepcopy(self.folded)
             for line in self.lines:
                 self.machine.step(line)
+            gone -= {self._id(episode) for episode in self.machine.evicted}
             for episode in self.machine.all_episodes():
                 episode.is_changed = True
                 gone.discard(self._id(episode))
@@ -378,7 +416,16 @@ class Tracker:
                 self.retracted[name] = _retracted(self.written.pop(name), self.run_id)
                 yield self.retracted[name]
         self.machine.opened.clear()
+        yield from self._evicted()
         yield from self._write(self.machine.all_episodes())
+
+    def _evicted(self) -> Iterator[ScsiError]:
+        """Write unwritten changes of the episodes that are evicted. Their rows stay as written."""
+        EVICTED["episodes"] += len(self.machine.evicted)
+        yield from self._write(self.machine.evicted)
+        for episode in self.machine.evicted:
+            self.written.pop(self._id(episode), None)
+        self.machine.evicted.clear()
 
     def _write(self, episodes: Iterable[Episode]) -> Iterator[ScsiError]:
         for episode in episodes:
@@ -443,6 +490,8 @@ class Tracker:
         for line in self.lines[:count]:
             self.folded.step(line)
             self.folded_names[_name(line)] = None
+        self.folded.opened.clear()
+        self.folded.evicted.clear()
         del self.lines[:count]
         for each in list(self.folded_names)[: max(0, len(self.folded_names) - 4 * _REORDERED)]:
             del self.folded_names[each]
@@ -531,3 +580,7 @@ def _name(line: Line) -> int:
 
 def _first_us(episode: Episode) -> int:
     return episode.first_us
+
+
+def _last_us(episode: Episode) -> int:
+    return episode.last_us

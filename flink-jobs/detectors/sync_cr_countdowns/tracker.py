@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
@@ -25,6 +26,7 @@ from stunwatch.detectors.events import (
 )
 from stunwatch.detectors.records import has_own_time, is_continuation, verbatim
 from stunwatch.detectors.reservation_conflict import ReservationConflict, host_key, uptime_ms
+from stunwatch.detectors.timers import Timers
 
 _DETECTOR = detector("sync_cr_countdowns")
 _PATTERNS = _DETECTOR.patterns
@@ -41,6 +43,22 @@ _THREAD_WORLD = re.compile(r"cpu\d{1,19}:(\d{1,19})", re.ASCII)
 
 # The part of the evidence that is reserved for lines about the end.
 _ENDS_SHOWN = 6
+
+# Some sources publish a whole countdown on one line. Further pieces are ignored.
+_MOST_PIECES = 64
+
+# ESX 3.5 writes a step per second, ESX 4 several. In a flood, further lines of a second are
+# ignored: every line costs a pass over its neighbours.
+_MOST_TOGETHER = 32
+_TOGETHER_US = _SECOND
+
+# This many steps before an end line are considered, the newest ones.
+_MOST_NEAR = 128
+
+# ESX 4 counts down from 960, and runs at most 320 VMs. Of a longer countdown, or of more keys, the
+# oldest lines are forgotten early.
+_MOST_STEPS = 2_048
+_MOST_KEYS = 1_024
 
 
 class Order(NamedTuple):
@@ -122,6 +140,17 @@ class Run(NamedTuple):
     first."""
 
 
+class Match(NamedTuple):
+    """What the steps before an end line say about it."""
+
+    step: Step | None
+    """The step that it follows; None if no step matches."""
+    keys: frozenset[Key]
+    """The keys whose countdowns it may be about."""
+    lines: int
+    """The number of lines that the choice depends on."""
+
+
 @dataclass
 class Tracker:
     """Tracks the countdowns of one log key."""
@@ -129,14 +158,16 @@ class Tracker:
     event_time_us: int = 0
     run_id: str = ""
     steps: dict[Key, list[Step]] = field(default_factory=dict)
+    """Sorted lists. The key of the newest line is the last one."""
     ends: dict[str, list[End]] = field(default_factory=dict)
-    """By host."""
+    """By host, sorted."""
+    matches: dict[End, Match] = field(default_factory=dict)
+    """Computed once, because every step of a countdown needs those of all its ends."""
     written: dict[str, tuple[Key, Order, ReservationConflict]] = field(default_factory=dict)
     """By event_id; each row with its first step."""
-    open: dict[str, int] = field(default_factory=dict)
+    open: Timers[str] = field(default_factory=Timers)
     """When each row that was written as open is over unless a line arrives, by event_id."""
     forget_at_us: int = 0
-    due_us: int | None = None
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[ReservationConflict]:
         """Yield the countdowns that this line adds, changes or retracts."""
@@ -148,20 +179,18 @@ class Tracker:
             if is_new:
                 self.run_id = record.get("run_id", "")
                 yield from self._write(before, self._runs_about(fact))
-        self._look_ahead()
+                if isinstance(fact, Step):
+                    self._limit(fact.key)
 
     def advance_time(self, event_time_us: int) -> Iterator[ReservationConflict]:
         """Yield the countdowns that ended because no line arrived for long enough."""
         self.event_time_us = max(self.event_time_us, event_time_us)
-        if self.due_us is None or self.event_time_us < self.due_us:
-            return
-        for name in [each for each, due_us in self.open.items() if due_us <= self.event_time_us]:
+        for name in self.open.take(self.event_time_us):
             key, first, _ = self.written[name]
             place = bisect_left(self.steps[key], first, key=_order)
             yield from self._write({}, {name: self._run(key, place)})
-        if self.forget_at_us <= self.event_time_us:
+        if (self.steps or self.ends) and self.forget_at_us <= self.event_time_us:
             self._forget()
-        self._look_ahead()
 
     def flush(self) -> Iterator[ReservationConflict]:
         """Yield nothing: every row is written at once."""
@@ -170,31 +199,52 @@ class Tracker:
     @property
     def next_timer_us(self) -> int | None:
         """When a countdown ends or lines expire; None if none are kept."""
-        return self.due_us
+        if not self.steps and not self.ends:
+            return None
+        over_us = self.open.next_us
+        return self.forget_at_us if over_us is None else min(self.forget_at_us, over_us)
 
     def _add_step(self, step: Step) -> bool:
         """Keep a step unless it is known. Of copies, keep the earliest."""
-        known = self.steps.setdefault(step.key, [])
-        at_us = step.order.at_us
-        for other in _span(known, at_us - _COPY_US, at_us + _COPY_US):
-            if step.order == other.order or step.order in other.copies:
-                return False
-            if step.clock and (step.clock, step.remaining) == (other.clock, other.remaining):
-                del known[bisect_left(known, other.order, key=_order)]
-                first, second = sorted([step, other], key=_order)
-                step = first._replace(
-                    host=fullest_host([step.host, other.host]),
-                    copies=(*other.copies, second.order),
-                    fed_at_us=step.fed_at_us,
-                )
-                break
+        known = self.steps.pop(step.key, [])
+        self.steps[step.key] = known  # moved to the end: most recently used
+        if self._is_known(step) or _is_flooded(known, step.order.at_us):
+            return False
+        if other := self._copy_of(step):
+            del known[bisect_left(known, other.order, key=_order)]
+            self._discard_matches(other)
+            first, second = sorted([step, other], key=_order)
+            step = first._replace(
+                host=fullest_host([step.host, other.host]),
+                copies=(*other.copies, second.order),
+                fed_at_us=step.fed_at_us,
+            )
         insort(known, step, key=_order)
+        self._discard_matches(step)
         return True
+
+    def _is_known(self, step: Step) -> bool:
+        return any(
+            step.order == other.order or step.order in other.copies for other in self._near(step)
+        )
+
+    def _copy_of(self, step: Step) -> Step | None:
+        """Return the step that the same line gave in another source."""
+        for other in self._near(step):
+            if step.clock and (step.clock, step.remaining) == (other.clock, other.remaining):
+                return other
+        return None
+
+    def _near(self, step: Step) -> list[Step]:
+        at_us = step.order.at_us
+        return _span(self.steps.get(step.key, []), at_us - _COPY_US, at_us + _COPY_US)
 
     def _add_end(self, end: End) -> bool:
         known = self.ends.setdefault(end.host_key, [])
         place = bisect_left(known, end.order, key=_order)
         if place < len(known) and known[place].order == end.order:
+            return False
+        if _is_flooded(known, end.order.at_us):
             return False
         known.insert(place, end)
         return True
@@ -207,16 +257,27 @@ class Tracker:
         if isinstance(fact, Step):
             known = self.steps.get(fact.key, [])
             place = bisect_left(known, fact.order, key=_order)
-            first_us = min([at_us - _COPY_US, *(step.order.at_us for step in known[:place][-1:])])
-            runs |= self._runs_between(fact.key, first_us, at_us + _SILENCE_US + _COPY_US)
-            followed = _span(self.ends.get(fact.key.host, []), at_us, at_us + _JOIN_US)
-            ends = [end for end in followed if _trust(end, fact) is not None]
+            about = [at_us, *(step.order.at_us for step in known[:place][-1:])]
+            if other := self._copy_of(fact):
+                about.append(other.order.at_us)
+            runs |= self._runs_between(fact.key, min(about), at_us + _SILENCE_US + _COPY_US)
+            ends = self._ends_after(fact)
         for end in ends:
-            for key in list(self.steps):
-                if key.host == end.host_key and self._steps_near(end, key):
-                    end_us = end.order.at_us
-                    runs |= self._runs_between(key, end_us - _JOIN_US, end_us)
+            end_us = end.order.at_us
+            for key in self._match(end).keys:
+                runs |= self._runs_between(key, end_us - _JOIN_US, end_us)
         return runs
+
+    def _ends_after(self, step: Step) -> list[End]:
+        """Return the lines that may be about the end of this step's countdown."""
+        at_us = step.order.at_us
+        followed = _span(self.ends.get(step.key.host, []), at_us, at_us + _JOIN_US)
+        return [end for end in followed if _trust(end, step) is not None]
+
+    def _discard_matches(self, step: Step) -> None:
+        """Discard the matches of lines that may be about this step: it was added or removed."""
+        for end in self._ends_after(step):
+            self.matches.pop(end, None)
 
     def _runs_between(self, key: Key, first_us: int, last_us: int) -> dict[str, Run]:
         """Return the countdowns of a key that overlap this span, by event_id."""
@@ -260,15 +321,15 @@ class Tracker:
         for name in before:
             if name not in after and name in self.written:
                 key, first, row = self.written.pop(name)
-                self.open.pop(name, None)
+                self.open.cancel(name)
                 revision = self._revision(key, first, is_settled=True, is_deleted=True, tie=0)
                 yield changed(row, revision=revision, is_deleted=1, run_id=self.run_id)
         for run in after.values():
             row = self._row(run)
             if row.outcome == "open":
-                self.open[run.event_id] = run.steps[-1].order.at_us + _SILENCE_US + 1
+                self.open.set(run.event_id, run.steps[-1].order.at_us + _SILENCE_US + 1)
             else:
-                self.open.pop(run.event_id, None)
+                self.open.cancel(run.event_id)
             revision = self._revision(
                 run.key,
                 run.steps[0].order,
@@ -327,37 +388,50 @@ class Tracker:
 
     def _ends_of(self, run: Run) -> list[End]:
         """Return the lines about the end of this countdown."""
-        steps = {step.order for step in run.steps}
+        first, last = run.steps[0].order, run.steps[-1].order
         return [
             end
-            for end in self._ends_near(run.key, run.steps[0].order, run.steps[-1].order)
-            if (step := self._step_before(end)) and step.key == run.key and step.order in steps
+            for end in self._ends_near(run.key, first, last)
+            if (step := self._match(end).step)
+            and step.key == run.key
+            and first <= step.order <= last
         ]
 
     def _ends_near(self, key: Key, first: Order, last: Order) -> Iterator[End]:
         """Yield the lines that may be about the end of a countdown between these two positions."""
         for end in _span(self.ends.get(key.host, []), first.at_us, last.at_us + _JOIN_US):
-            if self._steps_near(end, key):
+            if key in self._match(end).keys:
                 yield end
 
-    def _step_before(self, end: End) -> Step | None:
-        """Return the step that this line follows; None if no step matches.
+    def _match(self, end: End) -> Match:
+        """Return the step that this line follows, and the others that it may follow.
 
-        The candidates are ranked: the same world if the heads name it, else a step that reached 0
-        just before, else the nearest step.
+        The steps are ranked: the same world if the heads name it, else a step that reached 0 just
+        before, else the nearest step.
         """
-        best: tuple[tuple[int, bool, Order, Key], Step] | None = None
-        for key in self.steps:
-            if key.host != end.host_key:
-                continue
-            for step in self._steps_near(end, key):
-                if not end.has_time and step.order > end.order:
-                    continue
-                trust = _trust(end, step) or 0
-                rank = trust, not trust and step.remaining == 0, step.order, key
-                if best is None or rank > best[0]:
-                    best = rank, step
-        return best[1] if best else None
+        if end in self.matches:
+            return self.matches[end]
+        at_us = end.order.at_us
+        near = [
+            step
+            for key, known in self.steps.items()
+            if key.host == end.host_key and known[-1].order.at_us >= at_us - _JOIN_US
+            for step in _span(known, at_us - _JOIN_US, at_us)
+            if _trust(end, step) is not None
+        ]
+        near = sorted(near, key=_order)[-_MOST_NEAR:]
+        ranked = [
+            ((trust, not trust and step.remaining == 0, step.order, step.key), step)
+            for step in near
+            if end.has_time or step.order <= end.order
+            for trust in [_trust(end, step) or 0]
+        ]
+        match = self.matches[end] = Match(
+            step=max(ranked)[1] if ranked else None,
+            keys=frozenset(step.key for step in near),
+            lines=1 + sum(step.lines for step in near),
+        )
+        return match
 
     def _revision(
         self, key: Key, first: Order, *, is_settled: bool, is_deleted: bool, tie: int
@@ -380,13 +454,7 @@ class Tracker:
         since = bisect_left(known, first.at_us - _SILENCE_US, key=_at)
         lines = sum(step.lines for step in known[since:end])
         last = known[end - 1].order if end > place else first
-        for told in self._ends_near(key, first, last):
-            lines += 1 + sum(
-                step.lines
-                for other in self.steps
-                if other.host == key.host
-                for step in self._steps_near(told, other)
-            )
+        lines += sum(self._match(told).lines for told in self._ends_near(key, first, last))
         return (
             cut << 32
             | min(lines, 0xFFFF) << 16
@@ -395,14 +463,29 @@ class Tracker:
             | tie & 0x3FFF
         )
 
-    def _steps_near(self, end: End, key: Key) -> list[Step]:
-        """Return the steps of a key after which this line may have been written."""
-        at_us = end.order.at_us
-        return [
-            step
-            for step in _span(self.steps[key], at_us - _JOIN_US, at_us)
-            if _trust(end, step) is not None
-        ]
+    def _limit(self, key: Key) -> None:
+        """If there are too many steps or keys, forget the oldest. Their rows stay as written."""
+        known = self.steps[key]
+        if len(known) > _MOST_STEPS:
+            EVICTED["countdown lines"] += self._keep(key, known[_MOST_STEPS // 2 :])
+        if len(self.steps) > _MOST_KEYS:
+            EVICTED["countdown lines"] += self._keep(next(iter(self.steps)), [])
+
+    def _keep(self, key: Key, kept: list[Step]) -> int:
+        """Forget the other steps of a key, and rows that start there. Return how many steps."""
+        known = self.steps[key]
+        firsts = {step.order for step in kept}
+        place = 0
+        while place < len(known):
+            run = self._run(key, place)
+            place += len(run.steps)
+            if run.steps[0].order not in firsts:
+                self.written.pop(run.event_id, None)
+                self.open.cancel(run.event_id)
+        self.steps[key] = kept
+        if not kept:
+            del self.steps[key]
+        return len(known) - len(kept)
 
     def _forget(self) -> None:
         """Forget facts that are too old to be changed by a late line."""
@@ -417,22 +500,14 @@ class Tracker:
                 place += len(run.steps)
                 if any(step.fed_at_us >= oldest_us for step in run.steps):
                     kept += run.steps
-                else:
-                    self.written.pop(run.event_id, None)
-                    self.open.pop(run.event_id, None)
-            self.steps[key] = kept
-            if not kept:
-                del self.steps[key]
+            self._keep(key, kept)
         for host, ends in list(self.ends.items()):
             self.ends[host] = [end for end in ends if end.fed_at_us >= oldest_us]
+            for end in ends:
+                if end.fed_at_us < oldest_us:
+                    self.matches.pop(end, None)
             if not self.ends[host]:
                 del self.ends[host]
-
-    def _look_ahead(self) -> None:
-        if self.steps or self.ends:
-            self.due_us = min([self.forget_at_us, *self.open.values()])
-        else:
-            self.due_us = None
 
 
 def read(record: Mapping[str, Any], fed_at_us: int) -> list[Step | End]:
@@ -454,7 +529,7 @@ def read(record: Mapping[str, Any], fed_at_us: int) -> list[Step | End]:
     thread = _THREAD_WORLD.fullmatch(record.get("thread", ""))
     head_world = int(thread[1]) if thread else None
     facts: list[Step | End] = []
-    for piece, (_, kind, match) in enumerate(found):
+    for piece, (_, kind, match) in enumerate(found[:_MOST_PIECES]):
         order = Order(record["event_time_us"], offset, piece, text)
         if kind in ("step_esx3", "step_esx4"):
             opcode = match["opcode"].lower() if kind == "step_esx4" else ""
@@ -555,6 +630,14 @@ def _distance(first: Order, other: Order) -> int:
 
 
 _SomeFact = TypeVar("_SomeFact", Step, End)
+
+
+def _is_flooded(facts: list[_SomeFact], at_us: int) -> bool:
+    """True if so many facts are known near this time that a further one is ignored."""
+    if len(_span(facts, at_us - _TOGETHER_US, at_us + _TOGETHER_US)) < _MOST_TOGETHER:
+        return False
+    EVICTED["countdown lines"] += 1
+    return True
 
 
 def _span(facts: list[_SomeFact], first_us: int, last_us: int) -> list[_SomeFact]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
+from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
@@ -29,6 +30,7 @@ from stunwatch.detectors.events import (
 )
 from stunwatch.detectors.records import verbatim
 from stunwatch.detectors.reservation_conflict import host_key
+from stunwatch.detectors.timers import Timers
 
 _DETECTOR = detector("unmap_runs")
 _PATTERNS = _DETECTOR.patterns
@@ -300,7 +302,7 @@ class Tracker:
     event_time_us: int = 0
     run_id: str = ""
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
-    due_us: int | None = None
+    timers: Timers[tuple[str, str]] = field(default_factory=Timers)
 
     def feed(self, record: Mapping[str, Any]) -> Iterator[UnmapRun]:
         """Yield an event if a run starts or ends with this line; otherwise wait for more lines."""
@@ -309,9 +311,12 @@ class Tracker:
             return
         volume, line = found
         key = host_key(record), volume
-        lane = self.lanes.get(key)
-        if lane is None:
-            lane = self.lanes[key] = Lane(host_key=key[0], volume=volume)
+        lane = self.lanes.pop(key, None) or Lane(host_key=key[0], volume=volume)
+        self.lanes[key] = lane  # moved to the end: most recently used
+        if len(self.lanes) > MOST_KEYS:
+            oldest = next(iter(self.lanes))
+            self.timers.cancel(oldest)
+            yield from self._evicted(self.lanes.pop(oldest))
         lane.fed_at_us = self.event_time_us
         if lane.add(line, verbatim(record)):
             self.run_id = record.get("run_id", "")
@@ -321,33 +326,36 @@ class Tracker:
             is_full = len(lane.texts) > 4 * _TEXTS_KEPT
             if not lane.written or line.kind != _ITERATION or is_full:
                 yield from self._write(lane)
-        self._look_ahead()
+        self.timers.set(key, lane.due_us)
 
     def advance_time(self, event_time_us: int) -> Iterator[UnmapRun]:
         """Yield changed events, after waiting for further changes."""
         self.event_time_us = max(self.event_time_us, event_time_us)
-        if self.due_us is None or self.event_time_us < self.due_us:
-            return
-        for key, lane in list(self.lanes.items()):
-            if lane.due_us > self.event_time_us:
-                continue
+        for key in self.timers.take(self.event_time_us):
+            lane = self.lanes[key]
             if lane.changed_at_us is not None:
                 yield from self._write(lane)
-            elif lane.fed_at_us + _KEEP_US < self.event_time_us:
+                self.timers.set(key, lane.due_us)
+            else:
                 del self.lanes[key]
-        self._look_ahead()
 
     def flush(self) -> Iterator[UnmapRun]:
         """Yield all changed events: a source has ended."""
-        for lane in self.lanes.values():
+        for key, lane in self.lanes.items():
             if lane.changed_at_us is not None:
                 yield from self._write(lane)
-        self._look_ahead()
+                self.timers.set(key, lane.due_us)
 
     @property
     def next_timer_us(self) -> int | None:
         """When a change is due to be written or a volume expires; None if none is kept."""
-        return self.due_us
+        return self.timers.next_us
+
+    def _evicted(self, lane: Lane) -> Iterator[UnmapRun]:
+        """Write an unwritten change of a volume that is evicted because of a limit."""
+        EVICTED["volumes"] += 1
+        if lane.changed_at_us is not None:
+            yield from self._write(lane)
 
     def _write(self, lane: Lane) -> Iterator[UnmapRun]:
         """Yield the rows that differ from those written before."""
@@ -371,9 +379,6 @@ class Tracker:
             if known is None or known[1].revision != revision:
                 yield row
         lane.shrink()
-
-    def _look_ahead(self) -> None:
-        self.due_us = min((lane.due_us for lane in self.lanes.values()), default=None)
 
 
 def read(record: Mapping[str, Any]) -> tuple[str, Line] | None:
