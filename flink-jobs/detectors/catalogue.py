@@ -147,10 +147,10 @@ def literals() -> tuple[str, ...]:
     return tuple(sorted({literal for each in detectors() for literal in each.literals}))
 
 
-LONGEST_SEARCHED = 16_384
-"""The longest message, in characters, that detectors read. A longer one is stored as a line, but
-the JVM's prefilter drops it, and `quality_events` counts it
-(sql/materialized_views/log_lines_mv.sql)."""
+LONGEST_SEARCHED = 4_096
+"""The longest message, in characters, that detectors read: five times the longest one known. Each
+pattern of each detector may search it. A longer one is stored as a line, but the JVM's prefilter
+drops it, and `quality_events` counts it (sql/materialized_views/log_lines_mv.sql)."""
 
 WINDOWS_TOPIC = "events.latency_window"
 """Written by the JVM (jobs/detect.sql), not by a detector."""

@@ -7,6 +7,7 @@ processed, live and in a replay alike, so that both produce the same events.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -123,10 +124,10 @@ class Owner:
         if record["kind"] == "progress":
             yield from self.flush(failures, record)
             return
-        if len(record["message"]) > LONGEST_SEARCHED:
-            return  # same limit as in the JVM, for runs without it
         trackers: Iterable[Detector] = _reading_facts(record["kind"])
         if not trackers:
+            if len(record["message"]) > LONGEST_SEARCHED:
+                return  # same limit as in the JVM, for runs without it
             for each in detectors_with_facts():
                 if each.concerns(record["message"]):
                     sent = partial(self._facts_in, each, record)
@@ -165,6 +166,14 @@ class Owner:
         ):
             for name in list(kept):
                 yield from self._guarded(name, partial(flushed, name), failures, record)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the pickled bytes of each detector."""
+        sizes: Counter[str] = Counter()
+        for kept in (self._facts, self._trackers):
+            for name, each in kept.items():
+                sizes[name] += len(each.as_bytes())
+        return sizes
 
     def reset(self, name: str) -> None:
         """Drop the state of a detector."""

@@ -93,6 +93,28 @@ class Owners:
         del self.places[next(iter(self.places))]
         return 1
 
+    def shrink(self, excess: int) -> int:
+        """Drop the state of detectors, the largest first, until `excess` bytes fewer are pickled.
+
+        Return the number of dropped states.
+        """
+        largest = sorted(
+            (
+                (size, name, detector)
+                for name, place in self.places.items()
+                for detector, size in place.owner.sizes().items()
+            ),
+            reverse=True,
+        )
+        dropped = 0
+        for size, name, detector in largest:
+            if excess <= 0:
+                break
+            self.places[name].owner.reset(detector)
+            excess -= size
+            dropped += 1
+        return dropped
+
     def due(self, now_ms: int) -> list[tuple[Name, Place]]:
         """Return the log keys whose timer is due."""
         return [(name, each) for name, each in self.places.items() if each.due_ms <= now_ms]

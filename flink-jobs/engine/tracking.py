@@ -56,6 +56,10 @@ bucket, and the fact as JSON."""
 Told = tuple[int, list[Row]]
 """The time of the bucket's next timer in ms since 1970, 0 if there is no new one; and rows."""
 
+MOST_STATE_BYTES: Final = 64 << 20
+"""The most bytes of pickled state of one task. Flink keeps them in the JVM's heap, in a checkpoint
+old and new ones. A usual log key has two kilobytes."""
+
 TIMER_GRID_MS: Final = 500
 """A bucket has at most one timer in this time, because every timer costs a call of Python."""
 
@@ -173,6 +177,9 @@ class Trackers:
         self._silent_from_ms = now_ms() + STARTED_MS
         self._has_read = False
         self._buckets: dict[str, Owners] = {}
+        self._sizes: dict[str, int] = {}
+        """The pickled bytes of each bucket whose size is known."""
+        self._state_bytes = 0
         self._rejects = Rejects()
         self._evicted = 0
 
@@ -230,11 +237,33 @@ class Trackers:
     def load(self, bucket: str, state: bytes) -> None:
         """Continue with the state of a bucket."""
         self._buckets[bucket] = pickle.loads(state)  # noqa: S301 - Flink hands back its own state
+        self._has_size(bucket, len(state))
 
     def pickled(self, bucket: str) -> bytes | None:
-        """Return the state of a bucket; None if it has none."""
+        """Return the state of a bucket; None if it has none.
+
+        If all buckets together have too many bytes, the largest states of this one are dropped, as
+        far as it has more than its share. So a flood of made-up names costs the hosts that it names
+        their state, and no others.
+        """
         owners = self._buckets.get(bucket)
-        return pickle.dumps(owners, pickle.HIGHEST_PROTOCOL) if owners and owners.places else None
+        if owners is None or not owners.places:
+            self._has_size(bucket, 0)
+            return None
+        state = pickle.dumps(owners, pickle.HIGHEST_PROTOCOL)
+        self._has_size(bucket, len(state))
+        share = MOST_STATE_BYTES // len(self._sizes)
+        excess = min(self._state_bytes - MOST_STATE_BYTES, len(state) - share)
+        if excess > 0:
+            EVICTED["states"] += owners.shrink(excess)
+            state = pickle.dumps(owners, pickle.HIGHEST_PROTOCOL)
+            self._has_size(bucket, len(state))
+        return state
+
+    def _has_size(self, bucket: str, size: int) -> None:
+        self._state_bytes += size - self._sizes.pop(bucket, 0)
+        if size:
+            self._sizes[bucket] = size
 
     def drop(self, bucket: str) -> None:
         """Forget a bucket. Its state is stored."""

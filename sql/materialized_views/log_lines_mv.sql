@@ -22,7 +22,7 @@ SELECT
     time_quality,
     truncated,
     -- Too long for the detectors: see LONGEST_SEARCHED in flink-jobs/detectors/catalogue.py.
-    lengthUTF8(message) > 16384 AS unsearched,
+    lengthUTF8(message) > 4096 AS unsearched,
     vm_name,
     vm_id,
     stamped_at

@@ -9,7 +9,7 @@
 -- only the first few are stored (evidence: detector, error, record). `silent_source`: intervals of five
 -- minutes in which other sources sent lines. `no_live_lines`: seconds without a line of any source, where they
 -- exceed the limit (see newest_line). `borrowed_name`: names that its sender uses (evidence: who; see
--- borrowed_names). An `unsearched` line has more than 16,384 characters, and no detector reads it.
+-- borrowed_names). An `unsearched` line has more than 4,096 characters, and no detector reads it.
 -- A row of `truncated`, `unsearched`, `rejected`, `detector_failed`, `late` or `clock_skew` is one hour of
 -- one source of one host.
 CREATE OR REPLACE VIEW quality_events

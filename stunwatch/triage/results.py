@@ -33,7 +33,7 @@ _OF_STORAGE: Final = frozenset({"revision", "is_deleted", "detector"})
 
 _LINES: Final = {
     "truncated": "Lines cut at 64 KiB",
-    "unsearched": "Lines of more than 16,384 characters, which no detector reads",
+    "unsearched": "Lines of more than 4,096 characters, which no detector reads",
     "year_inferred": "Lines whose timestamp has no year; --year sets it",
     "arrival": "Lines without a time of their own, stored under the file's time",
 }

@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from stunwatch.detectors.bounds import EVICTED
+from stunwatch.engine import tracking
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
 from stunwatch.engine.tracking import STARTED_MS, Trackers, to_json
+from tests.detectors.cases import Record, records_of_lines
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Task, record
+
+CONFLICT = (
+    "2024-05-06T07:01:08.{0:03}Z esx01 vmkernel: cpu3:2097500)ScsiDeviceIO: 4176: Cmd(0x45d9) 0x28,"
+    ' CmdSN 0x1 from world 2100 to dev "naa.{0}" failed H:0x0 D:0x18 P:0x0'
+)
 
 
 def stuns(found: list[Any]) -> list[dict[str, Any]]:
@@ -160,3 +170,32 @@ def test_timers_of_a_bucket_are_half_a_second_apart() -> None:
         live.now_ms += 10
         live.feed(to_json(record(UNSTUN.format(number % 10))))
     assert len(live.timers) <= 3
+
+
+def test_made_up_names_of_one_host_cost_no_other_log_key_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracking, "MOST_STATE_BYTES", 100_000)
+    trackers = Trackers(lambda: NOW_MS)
+    stored: dict[str, bytes | None] = {}
+
+    def feed(bucket: str, line: Record) -> list[Any]:
+        _, found = trackers.feed(bucket, None, None, to_json(line)) or (0, [])
+        return found
+
+    def checkpoint() -> int:
+        stored.update({bucket: trackers.pickled(bucket) for bucket in ("flooded", "quiet")})
+        return sum(len(state or b"") for state in stored.values())
+
+    feed("quiet", record(TAKEN.replace("07:08:10", "07:01:09")))
+    before = EVICTED["states"]
+    for number in range(1_000):
+        [line] = records_of_lines([CONFLICT.format(number).encode()], "host")
+        feed("flooded", {**line, "owner": "esx01", "run_id": LIVE, "kafka_offset": number})
+        if number % 100 == 99:
+            assert checkpoint() < 100_000
+    assert EVICTED["states"] > before
+    restored = Trackers(lambda: NOW_MS)
+    restored.load("quiet", stored["quiet"] or b"")
+    _, found = restored.feed("quiet", None, None, to_json(record())) or (0, [])
+    assert [each["cause"] for each in stuns(found)] == ["snapshot_create"]
