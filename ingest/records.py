@@ -110,8 +110,15 @@ def to_json(record: Mapping[str, Any]) -> bytes:
 
 
 def strip_terminator(raw: bytes) -> bytes:
-    r"""Return the line without \n, and without the \r and NUL bytes before it."""
-    return raw.removesuffix(b"\n").rstrip(b"\r\0")
+    r"""Return the line without \n, the \r and NULs before it, and NULs at its beginning.
+
+    A log that was copied and truncated while it was written begins with NULs up to its old length.
+    """
+    return raw.removesuffix(b"\n").rstrip(b"\r\0").lstrip(b"\0")
+
+
+_FIRST_LINE_BYTES = 256 << 10
+"""Of a longer first line, only the beginning counts for the generation of its file."""
 
 
 def generation_of(first_line: bytes) -> str:
@@ -120,7 +127,7 @@ def generation_of(first_line: bytes) -> str:
     64 bits, because with 32 bits two of a fleet's hundred thousand logs would collide.
     """
     value = 0xCBF29CE484222325
-    for byte in strip_terminator(first_line)[:1024]:
+    for byte in strip_terminator(first_line[:_FIRST_LINE_BYTES])[:1024]:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
 

@@ -235,7 +235,7 @@ local function make(found, arrival)
 end
 
 function samples(_, arrival, found)
-  found.line, found.generation, found.offset, found.line_bytes =
+  found.generation, found.offset, found.line_bytes =
     files.place(found.file, found.offset, found.line)
   local made = message.guarded(make, found, arrival)
   return made and CHANGED or DROP, arrival, made or found

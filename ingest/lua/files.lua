@@ -9,6 +9,8 @@ local files = {}
 local BLOCK_BYTES = 65536
 -- The tail inputs keep at least this many bytes of a line.
 local UNCUT_BYTES = 512 * 1024
+-- Of a longer first line, only the beginning counts (ingest/records.py).
+local FIRST_LINE_BYTES = 256 * 1024
 -- If a file's state was removed from memory, it is read from the file again.
 local MOST_FILES = 20000
 
@@ -16,25 +18,29 @@ local MOST_FILES = 20000
 -- With 32 bits, two of a fleet's hundred thousand logs would collide.
 local function generation_of(first_line)
   local value = 0xcbf29ce484222325ULL
-  for _, byte in ipairs({ text.without_terminator(first_line):sub(1, 1024):byte(1, -1) }) do
+  local head = text.without_terminator(first_line:sub(1, FIRST_LINE_BYTES)):sub(1, 1024)
+  for _, byte in ipairs({ head:byte(1, -1) }) do
     value = bit.bxor(value, byte) * 0x100000001b3ULL
   end
   return bit.tohex(value)
 end
 
--- Returns the line at an offset of a file, with its \n if it has one; empty if it cannot be read.
-local function read_line(path, offset)
+-- Returns the first `most` bytes of the line at an offset of a file, and the length of the line. Both
+-- include its \n if it has one. Empty and 0 if it cannot be read.
+local function read_line(path, offset, most)
   local file = io.open(path, "rb")
-  if not file then return "" end
+  if not file then return "", 0 end
   file:seek("set", offset)
-  local blocks = {}
+  local blocks, length = {}, 0
   repeat
     local block = file:read(BLOCK_BYTES) or ""
     local at = block:find("\n", 1, true)
-    blocks[#blocks + 1] = at and block:sub(1, at) or block
+    block = at and block:sub(1, at) or block
+    if length < most then blocks[#blocks + 1] = block end
+    length = length + #block
   until at or block == ""
   file:close()
-  return table.concat(blocks)
+  return table.concat(blocks):sub(1, most), length
 end
 
 -- After a rotation, the tail input reads the old file to its end under a path that the new file
@@ -75,27 +81,27 @@ local function nuls_before(path, offset)
   return nuls
 end
 
--- Returns a line from the tail input with the NULs skipped before it, the generation of its file,
--- its offset, and its length in bytes with the terminator.
+-- Returns the generation of the file of a line from the tail input, the line's offset, and its length
+-- in bytes, with the terminator and the NULs before it.
 function files.place(path, offset, line)
-  local place = known_place(path, offset)
+  local place, nuls = known_place(path, offset), 0
   if offset > 0 and not place then
-    local nuls = nuls_before(path, offset)
-    offset, line = offset - nuls, ("\0"):rep(nuls) .. line
+    nuls = nuls_before(path, offset)
+    offset = offset - nuls
     place = known_place(path, offset)
   end
-  if offset == 0 then
-    place = files.remember(places, path, { generation = generation_of(line) })
-  elseif not place then -- Fluent Bit was started again: it goes on where it was
-    place = files.remember(places, path, { generation = generation_of(read_line(path, 0)) })
+  if offset == 0 or not place then -- a new file, or Fluent Bit was started again and goes on
+    local first_line = offset + nuls > 0 and read_line(path, 0, FIRST_LINE_BYTES) or line
+    place = files.remember(places, path, { generation = generation_of(first_line) })
   end
   local line_bytes = #line + 1
   if #line >= UNCUT_BYTES then
-    local whole = read_line(path, offset)
-    if whole:sub(1, #line) == line then line_bytes = math.max(line_bytes, #whole) end
+    local whole, length = read_line(path, offset + nuls, #line)
+    if whole == line then line_bytes = math.max(line_bytes, length) end
   end
+  line_bytes = nuls + line_bytes
   place.next_offset = offset + line_bytes
-  return line, place.generation, offset, line_bytes
+  return place.generation, offset, line_bytes
 end
 
 -- Returns datastore and VM of a tailed path, or nothing. The same rule as in ingest/vm_paths.py:

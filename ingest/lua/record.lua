@@ -79,7 +79,7 @@ function read(_, arrival, found)
   local relay = found.relay or ""
   local line = relay .. found.line
   if is_tailed then
-    line, found.generation, found.offset, found.line_bytes =
+    found.generation, found.offset, found.line_bytes =
       files.place(found.file, found.offset, line)
   end
   line = text.without_terminator(line)

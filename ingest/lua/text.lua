@@ -9,11 +9,12 @@ local MAX_NAME_BYTES = 255
 -- Returns true if the name of a host or VM is longer than DNS and file systems allow.
 function text.is_long_name(name) return name ~= nil and #name > MAX_NAME_BYTES end
 
--- Returns the line without its terminator: \n, with the \r and NULs before it.
+-- Returns the line without its terminator (\n, with the \r and NULs before it), and without NULs at
+-- its beginning.
 function text.without_terminator(line)
   local last = #line
   while last > 0 and ("\r\n\0"):find(line:sub(last, last), 1, true) do last = last - 1 end
-  return line:sub(1, last)
+  return line:sub(line:find("%Z") or 1, last)
 end
 
 -- By the first byte of a UTF-8 sequence: how many bytes follow, and the range of the second byte.

@@ -184,14 +184,21 @@ class BlockFile:
         return b""
 
 
-def beginning(path: Path, size: int, limits: Limits = LIMITS) -> bytes:
-    """Return the first `size` decompressed bytes, or as many as can be read."""
+def beginning(
+    path: Path, size: int, limits: Limits = LIMITS, *, is_after_nuls: bool = False
+) -> bytes:
+    """Return the first `size` decompressed bytes, or as many as can be read.
+
+    With `is_after_nuls`, the NULs at the beginning are skipped.
+    """
     pieces: list[bytes] = []
     missing = size
     try:
         for block in Blocks(path, limits):
-            pieces.append(block)
-            missing -= len(block)
+            piece = block.lstrip(b"\0") if is_after_nuls and not pieces else block
+            if piece:
+                pieces.append(piece)
+                missing -= len(piece)
             if missing <= 0:
                 break
     except UnreadableError:

@@ -404,8 +404,9 @@ def esxtop_csv() -> str:
 
 
 @needs_fluent_bit
-def test_records_of_files_are_equal_to_pythons(collector: Collector) -> None:
-    collector.vmware_log.write_bytes(lines(VMWARE_LOG))
+@pytest.mark.parametrize("nuls", [0, 3_000_000])
+def test_records_of_files_are_equal_to_pythons(collector: Collector, nuls: int) -> None:
+    collector.vmware_log.write_bytes(b"\0" * nuls + lines(VMWARE_LOG))
     collector.esxtop.write_text(esxtop_csv() + "5/6/2024 14:09,121,4.5\r\n")
     expected = sorted(
         from_file(collector.vmware_log) + from_file(collector.esxtop, Options(host="esx01"))
@@ -427,7 +428,7 @@ def test_a_file_is_continued_after_a_kill_and_after_a_rotation(collector: Collec
     collector.kill()
     with log.open("a") as more:
         # The tail input skips NULs where it starts reading.
-        more.write("\0\0\0" + "".join(head.format(n, n) for n in range(10, 20)))
+        more.write("\0" * 3_000_000 + "".join(head.format(n, n) for n in range(10, 20)))
     with collector.esxtop.open("a") as more:
         more.write('"05/06/2024 14:08:27","121","4.5"\n')
     after = sorted(from_file(log) + from_file(collector.esxtop, Options(host="esx01")))

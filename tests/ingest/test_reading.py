@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from jsonschema import Draft202012Validator
 from trees import esxtop, hostd, tgz, vmkernel, vmware_log, write
 
@@ -256,11 +257,19 @@ def test_a_file_deleted_after_planning_is_reported(tmp_path: Path) -> None:
     assert reading.problem.sentence == "it cannot be read: no such file or directory"
 
 
-def test_nuls_at_the_end_of_a_line_belong_to_its_terminator(tmp_path: Path) -> None:
-    content = vmkernel(count=1).rstrip() + b"\0" * 100 + b"\n" + b"\0" * 4096 + vmkernel(count=1)
+@pytest.mark.parametrize("nuls", [1, 4_096, 300_000, 3_000_000])
+def test_nuls_around_a_line_do_not_belong_to_it(tmp_path: Path, nuls: int) -> None:
+    """A log that was copied and truncated while it was written begins with NULs."""
+    line = vmkernel(count=1)
+    content = b"\0" * nuls + line.rstrip() + b"\0" * 100 + b"\n" + b"\0" * nuls + line
     reading, messages = read(write(tmp_path / "vmkernel.log", content))
-    assert messages[0][2]["message"] == "Vol3: 731: line 0"
-    assert messages[1][2]["reason"] == "binary data"
+    lines = [message for _, _, message in messages if message["kind"] == "line"]
+    assert [each["message"] for each in lines] == ["Vol3: 731: line 0"] * 2
+    first_bytes = nuls + len(line) + 100
+    assert [(each["offset"], each["line_bytes"]) for each in lines] == [
+        (0, first_bytes),
+        (first_bytes, nuls + len(line)),
+    ]
     assert reading.bytes_read == len(content)
 
 

@@ -227,6 +227,7 @@ def test_the_datastore_that_every_host_has_gets_the_name_of_its_host(
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r", b"\0", b"\0\0\n", b"\r\0\n"])
 def test_a_line_terminator_is_removed(end: bytes) -> None:
     assert strip_terminator(b"a \rb" + end) == b"a \rb"
+    assert strip_terminator(b"\0\0a" + end) == b"a"
     assert generation_of(b"a \rb" + end) == generation_of(b"a \rb")
 
 

@@ -267,6 +267,16 @@ def test_an_empty_file_is_reported(tmp_path: Path, content: bytes) -> None:
     assert complaints(write(tmp_path / "a.log", content)) == ["a.log: the file is empty"]
 
 
+@pytest.mark.parametrize("name", ["esx01.log", "notes"])
+def test_a_log_that_begins_with_nuls_is_read(tmp_path: Path, name: str) -> None:
+    """It was copied and truncated while it was written."""
+    path = write(tmp_path / name, b"\0" * 1_000_000 + vmkernel())
+    with plan([path]) as what:
+        assert [file.kind for file in what.files] == ["syslog"]
+        assert what.files[0].first_event_time == "2021-05-06T07:08:00.123Z"
+    assert complaints(path) == []
+
+
 def test_an_empty_file_in_a_folder_is_reported_if_its_name_is_a_logs(tmp_path: Path) -> None:
     write(tmp_path / "esx01" / "vmkernel.log", b"")
     write(tmp_path / "esx01" / "marker", b"")
