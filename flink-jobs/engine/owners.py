@@ -19,6 +19,9 @@ LIVE: Final = "live"
 BUCKET_DIGITS: Final = 3
 """Hexadecimal digits of an MD5: 4,096 buckets for live lines, and as many for replays."""
 
+BUCKETS: Final = 2 * 16**BUCKET_DIGITS
+"""The number of buckets."""
+
 MOST_IN_BUCKET: Final = 16
 """Most log keys per bucket that keep state: 65,536 in total. Usually far fewer have any."""
 

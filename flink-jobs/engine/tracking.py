@@ -15,7 +15,7 @@ from stunwatch.detectors.bounds import EVICTED
 from stunwatch.engine.failures import REJECTED_TOPIC, Failure, Limit, rejected_line
 from stunwatch.engine.history import seen, sendable
 from stunwatch.engine.owner import FACTS, Owner, Written, epoch_microseconds
-from stunwatch.engine.owners import LIVE, Name, Owners, bucket_of_owner
+from stunwatch.engine.owners import BUCKETS, LIVE, Name, Owners, bucket_of_owner
 from stunwatch.incidents.configuration import FASTEST_CLOCK_US
 from stunwatch.incidents.correlator import SEEN_TOPIC
 
@@ -242,9 +242,8 @@ class Trackers:
     def pickled(self, bucket: str) -> bytes | None:
         """Return the state of a bucket; None if it has none.
 
-        If all buckets together have too many bytes, the largest states of this one are dropped, as
-        far as it has more than its share. So a flood of made-up names costs the hosts that it names
-        their state, and no others.
+        If all buckets together have too many bytes, and this is one of the largest, its largest
+        states are dropped. So a flood of made-up names costs the hosts that it names their state.
         """
         owners = self._buckets.get(bucket)
         if owners is None or not owners.places:
@@ -252,13 +251,25 @@ class Trackers:
             return None
         state = pickle.dumps(owners, pickle.HIGHEST_PROTOCOL)
         self._has_size(bucket, len(state))
-        share = MOST_STATE_BYTES // len(self._sizes)
-        excess = min(self._state_bytes - MOST_STATE_BYTES, len(state) - share)
-        if excess > 0:
+        if (excess := self._excess(len(state))) > 0:
             EVICTED["states"] += owners.shrink(excess)
             state = pickle.dumps(owners, pickle.HIGHEST_PROTOCOL)
             self._has_size(bucket, len(state))
         return state
+
+    def _excess(self, size: int) -> int:
+        """Return the number of bytes that a bucket of this size must lose; 0 or less if none.
+
+        A quarter of the limit becomes free, so that the next bucket has room. Buckets that no line
+        changes stay as they are. If there are too many of those, the others get an equal share.
+        """
+        above = self._state_bytes - MOST_STATE_BYTES
+        if above <= 0:
+            return 0
+        quarter = MOST_STATE_BYTES // 4
+        share = MOST_STATE_BYTES // BUCKETS
+        allowed = share if above > quarter else max(self._sizes.values()) // 2
+        return min(above + quarter, size - allowed)
 
     def _has_size(self, bucket: str, size: int) -> None:
         self._state_bytes += size - self._sizes.pop(bucket, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from stunwatch.engine import tracking
 from stunwatch.engine.owner import Owner, epoch_microseconds
 from stunwatch.engine.owners import LIVE, MOST_IN_BUCKET, REPLAY_KEPT_MS, Owners, bucket_of_owner
 from stunwatch.engine.tracking import STARTED_MS, Trackers, to_json
-from tests.detectors.cases import Record, records_of_lines
+from tests.detectors.cases import records_of_lines
 from tests.detectors.test_failures import NOW_MS, TAKEN, UNSTUN, Task, record
 
 CONFLICT = (
@@ -172,30 +173,43 @@ def test_timers_of_a_bucket_are_half_a_second_apart() -> None:
     assert len(live.timers) <= 3
 
 
-def test_made_up_names_of_one_host_cost_no_other_log_key_its_state(
+def conflict(host: str, device: int) -> str:
+    [line] = records_of_lines([CONFLICT.format(device).encode()], "host")
+    return to_json({**line, "owner": host, "run_id": LIVE, "kafka_offset": device})
+
+
+def devices_of(state: bytes) -> int:
+    """Return of how many devices of a bucket's only host conflicts are kept."""
+    [place] = pickle.loads(state).places.values()
+    return len(place.owner._trackers["reservation_episodes"].used().episodes)
+
+
+def test_a_flood_of_made_up_names_costs_no_other_log_key_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tracking, "MOST_STATE_BYTES", 100_000)
-    trackers = Trackers(lambda: NOW_MS)
-    stored: dict[str, bytes | None] = {}
-
-    def feed(bucket: str, line: Record) -> list[Any]:
-        _, found = trackers.feed(bucket, None, None, to_json(line)) or (0, [])
-        return found
-
-    def checkpoint() -> int:
-        stored.update({bucket: trackers.pickled(bucket) for bucket in ("flooded", "quiet")})
-        return sum(len(state or b"") for state in stored.values())
-
-    feed("quiet", record(TAKEN.replace("07:08:10", "07:01:09")))
+    monkeypatch.setattr(tracking, "MOST_STATE_BYTES", 500_000)
     before = EVICTED["states"]
-    for number in range(1_000):
-        [line] = records_of_lines([CONFLICT.format(number).encode()], "host")
-        feed("flooded", {**line, "owner": "esx01", "run_id": LIVE, "kafka_offset": number})
-        if number % 100 == 99:
-            assert checkpoint() < 100_000
+    trackers = Trackers(lambda: NOW_MS)
+    sizes = list[int]()
+    for number in range(2_000):
+        trackers.feed("flooded", None, None, conflict("esx01", number))
+        if number < 200:
+            trackers.feed("busy", None, None, conflict("esx02", number % 50))
+        if number % 50 == 49:
+            stored = {bucket: trackers.pickled(bucket) or b"" for bucket in ("busy", "flooded")}
+            sizes.append(sum(len(state) for state in stored.values()))
     assert EVICTED["states"] > before
-    restored = Trackers(lambda: NOW_MS)
-    restored.load("quiet", stored["quiet"] or b"")
-    _, found = restored.feed("quiet", None, None, to_json(record())) or (0, [])
-    assert [each["cause"] for each in stuns(found)] == ["snapshot_create"]
+    assert max(sizes) < 500_000
+    assert devices_of(stored["busy"]) == 50
+
+
+def test_many_floods_at_once_are_limited_in_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "MOST_STATE_BYTES", 500_000)
+    trackers = Trackers(lambda: NOW_MS)
+    stored = dict[str, int]()
+    for host in range(20):  # one after the other: the state of the earlier ones stays in Flink
+        for number in range(200):
+            trackers.feed(f"{host}", None, None, conflict(f"esx{host}", number))
+            if number % 20 == 19:
+                stored[f"{host}"] = len(trackers.pickled(f"{host}") or b"")
+        assert sum(stored.values()) < 1.4 * 500_000
