@@ -127,7 +127,7 @@ def generation_of(first_line: bytes) -> str:
     64 bits, because with 32 bits two of a fleet's hundred thousand logs would collide.
     """
     value = 0xCBF29CE484222325
-    for byte in strip_terminator(first_line[:_FIRST_LINE_BYTES])[:1024]:
+    for byte in strip_terminator(first_line.lstrip(b"\0")[:_FIRST_LINE_BYTES])[:1024]:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
 

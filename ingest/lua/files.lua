@@ -18,7 +18,9 @@ local MOST_FILES = 20000
 -- With 32 bits, two of a fleet's hundred thousand logs would collide.
 local function generation_of(first_line)
   local value = 0xcbf29ce484222325ULL
-  local head = text.without_terminator(first_line:sub(1, FIRST_LINE_BYTES)):sub(1, 1024)
+  local from = first_line:find("%Z") or 1
+  local head = first_line:sub(from, from + FIRST_LINE_BYTES - 1)
+  head = text.without_terminator(head):sub(1, 1024)
   for _, byte in ipairs({ head:byte(1, -1) }) do
     value = bit.bxor(value, byte) * 0x100000001b3ULL
   end
@@ -41,6 +43,21 @@ local function read_line(path, offset, most)
   until at or block == ""
   file:close()
   return table.concat(blocks):sub(1, most), length
+end
+
+-- Returns the beginning of the first line of a file, without the NULs before it: a log that was copied
+-- and truncated while it was written begins with NULs up to its old length.
+local function first_line_of(path)
+  local file = io.open(path, "rb")
+  if not file then return "" end
+  local nuls = 0
+  repeat
+    local block = file:read(BLOCK_BYTES) or ""
+    local at = block:find("%Z")
+    nuls = nuls + (at and at - 1 or #block)
+  until at or block == ""
+  file:close()
+  return (read_line(path, nuls, FIRST_LINE_BYTES))
 end
 
 -- After a rotation, the tail input reads the old file to its end under a path that the new file
@@ -91,7 +108,7 @@ function files.place(path, offset, line)
     place = known_place(path, offset)
   end
   if offset == 0 or not place then -- a new file, or Fluent Bit was started again and goes on
-    local first_line = offset + nuls > 0 and read_line(path, 0, FIRST_LINE_BYTES) or line
+    local first_line = offset == 0 and line or first_line_of(path)
     place = files.remember(places, path, { generation = generation_of(first_line) })
   end
   local line_bytes = #line + 1

@@ -37,8 +37,11 @@ def batches(blocks: Iterable[bytes], max_bytes: int) -> Iterator[list[Line]]:
         tail = others.pop()
         for line in others:
             line_bytes = len(line) + 1
-            text = line.lstrip(b"\0")
-            lines.append((_stripped(text[:keep], len(text)), offset, line_bytes))
+            if line_bytes > keep:
+                text = line.lstrip(b"\0")
+                lines.append((_stripped(text[:keep], len(text)), offset, line_bytes))
+            else:
+                lines.append((line.rstrip(b"\r\0").lstrip(b"\0"), offset, line_bytes))
             offset += line_bytes
             if len(lines) == MAX_LINES:
                 yield lines

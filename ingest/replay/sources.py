@@ -307,10 +307,10 @@ class _Planner:
     def _look(self, candidate: _Candidate) -> None:
         name = candidate.name
         try:
-            head = text = beginning(candidate.path, _SNIFF_BYTES, self._limits)
-            if not head.strip(b"\0"):
+            head = beginning(candidate.path, _SNIFF_BYTES, self._limits)
+            if head.startswith(b"\0"):
                 # A log that was copied and truncated begins with NULs up to its old length.
-                text = beginning(candidate.path, _SNIFF_BYTES, self._limits, is_after_nuls=True)
+                head = beginning(candidate.path, _SNIFF_BYTES, self._limits, is_after_nuls=True)
         except UnreadableError as problem:
             self._problem(name, str(problem))
             return
@@ -321,7 +321,7 @@ class _Planner:
                 " the result",
             )
             return
-        kind, is_wrapped = _kind(text, is_promised=candidate.is_promised)
+        kind, is_wrapped = _kind(head, is_promised=candidate.is_promised)
         if kind == "tar":
             self._archive(candidate)
             return
@@ -329,10 +329,10 @@ class _Planner:
             if not candidate.is_promised:
                 self._skip(name)
                 return
-            if not text:
+            if not head:
                 self._problem(name, "the file is empty", is_failure=False)
                 return
-            if _is_binary(text):
+            if _is_binary(head):
                 kind = "binary"
                 self._problem(
                     name,
@@ -349,12 +349,12 @@ class _Planner:
                     is_failure=False,
                 )
         try:
-            self._plan.files.append(self._source_file(candidate, kind, head, text, is_wrapped))
+            self._plan.files.append(self._source_file(candidate, kind, head, is_wrapped))
         except UnreadableError as problem:
             self._problem(name, str(problem))
 
     def _source_file(
-        self, candidate: _Candidate, kind: str, head: bytes, text: bytes, is_wrapped: bool
+        self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
     ) -> SourceFile:
         options = self._options
         vm = datastore = None
@@ -365,7 +365,7 @@ class _Planner:
             if vm is None and not is_wrapped:  # a wrapped line may contain its VM
                 raise UnreadableError(NO_VM_OF_FILE)
         first_line = strip_terminator(head.partition(b"\n")[0])
-        first_event_time, named_host = self._start(candidate, kind, text, is_wrapped)
+        first_event_time, named_host = self._start(candidate, kind, head, is_wrapped)
         return SourceFile(
             path=candidate.path,
             name=candidate.name,

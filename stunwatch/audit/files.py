@@ -181,7 +181,7 @@ def _generation(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
-        head = beginning(path, _HEAD_BYTES)
+        head = beginning(path, _HEAD_BYTES, is_after_nuls=True)
     except (OSError, UnreadableError):
         return None
     return generation_of(head.partition(b"\n")[0]) if head else None

@@ -271,6 +271,7 @@ def test_nuls_around_a_line_do_not_belong_to_it(tmp_path: Path, nuls: int) -> No
         (first_bytes, nuls + len(line)),
     ]
     assert reading.bytes_read == len(content)
+    assert {each["generation"] for each in lines} == {generation_of(line)}
 
 
 def test_files_of_one_host_share_an_uptime_anchor(tmp_path: Path) -> None:
