@@ -16,10 +16,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
+from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import changed, content_hash, weighed_revision
-from stunwatch.detectors.timers import Timers
+from stunwatch.detectors.timers import Timers, keep
 
 STORM_FACTS = 64
 """A group with more facts than this within `keep_us` is treated as a storm."""
@@ -127,14 +127,10 @@ class PointEvents(ABC, Generic[SomeFact, SomeRow]):
         if fact is None:
             return
         key = self.group_of(fact)
-        group = self.groups.pop(key, None)
+        group = self.groups.get(key)
         if group is None:
             group = _Group(forget_at_us=self.event_time_us + self.keep_us)
-        self.groups[key] = group  # moved to the end: most recently used
-        if len(self.groups) > MOST_KEYS:
-            oldest = next(iter(self.groups))
-            self.timers.cancel(oldest)
-            del self.groups[oldest]
+        if keep(self.groups, key, group, self.timers):
             EVICTED["groups"] += 1
         place = bisect_left(group.facts, fact.order, key=_order)
         if place < len(group.facts) and group.facts[place].order == fact.order:

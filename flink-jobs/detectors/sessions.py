@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from stunwatch.detectors.bounds import EVICTED, MOST_EPISODES, MOST_KEYS
+from stunwatch.detectors.bounds import EVICTED, MOST_EPISODES
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import EVIDENCE_SHOWN, changed, content_hash, weighed_revision
-from stunwatch.detectors.timers import Timers
+from stunwatch.detectors.timers import Timers, keep
 
 _SECOND = 1_000_000
 
@@ -118,12 +118,9 @@ class Sessions(ABC, Generic[SomeRow]):
         if sighting is None:
             return
         self.run_id = record.get("run_id", "")
-        known = self.episodes.pop(sighting.key, [])
-        self.episodes[sighting.key] = known  # moved to the end: most recently used
-        if len(self.episodes) > MOST_KEYS:
-            key = next(iter(self.episodes))
-            self.timers.cancel(key)
-            yield from self._evicted(key, self.episodes.pop(key))
+        known = self.episodes.get(sighting.key, [])
+        if evicted := keep(self.episodes, sighting.key, known, self.timers):
+            yield from self._evicted(*evicted)
         name = _fingerprint(sighting)
         near = [
             each

@@ -6,7 +6,10 @@ from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
+from stunwatch.detectors.bounds import MOST_KEYS
+
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class Timers(Generic[Key]):
@@ -63,3 +66,20 @@ class Timers(Generic[Key]):
                 return due_us
             heappop(self._queue)
         return None
+
+
+def keep(
+    values: dict[Key, Value], key: Key, value: Value, timers: Timers[Key]
+) -> tuple[Key, Value] | None:
+    """Keep the value of a key as the most recently used one, the last in `values`.
+
+    If there are more than MOST_KEYS, remove the least recently used one with its timer, and return
+    it.
+    """
+    values.pop(key, None)
+    values[key] = value
+    if len(values) <= MOST_KEYS:
+        return None
+    oldest = next(iter(values))
+    timers.cancel(oldest)
+    return oldest, values.pop(oldest)

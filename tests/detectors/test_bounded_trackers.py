@@ -81,7 +81,7 @@ def test_the_time_per_line_does_not_grow_with_the_number_of_lines() -> None:
 
 
 def test_made_up_devices_evict_the_oldest_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stunwatch.detectors.point_events.MOST_KEYS", 100)
+    monkeypatch.setattr("stunwatch.detectors.timers.MOST_KEYS", 100)
     before = bounds.EVICTED["groups"]
     tracker = Tracker()
     for number in range(1000):

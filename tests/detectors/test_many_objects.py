@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 
-from stunwatch.detectors import point_events, sessions
+from stunwatch.detectors import sessions, timers
 from stunwatch.detectors.catalogue import Detector, detectors
 from stunwatch.detectors.events import timestamp
-from stunwatch.detectors.latency import tracker as latency
 from stunwatch.detectors.scsi_errors import tracker as scsi_errors
 from stunwatch.detectors.stuns import tracker as stuns
 from stunwatch.detectors.sync_cr_countdowns import tracker as sync_cr_countdowns
-from stunwatch.detectors.unmap_runs import tracker as unmap_runs
 from stunwatch.engine.owner import Owner
 from tests.detectors.cases import Record, cases_of, records_of
 
@@ -125,12 +123,13 @@ def test_a_line_costs_the_same_with_many_objects(detector: Detector) -> None:
 
 @pytest.mark.parametrize("detector", READERS_OF_LINES, ids=lambda detector: detector.name)
 def test_the_state_is_bounded(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (latency, point_events, scsi_errors, sessions, unmap_runs):
+    for module in (scsi_errors, timers):
         monkeypatch.setattr(module, "MOST_KEYS", LIMIT)
     monkeypatch.setattr(scsi_errors, "_REORDERED", LIMIT)
     monkeypatch.setattr(sessions, "MOST_EPISODES", LIMIT)
     monkeypatch.setattr(stuns, "_MOST_KEPT", LIMIT)
     monkeypatch.setattr(sync_cr_countdowns, "_MOST_KEYS", LIMIT)
+    monkeypatch.setattr(sync_cr_countdowns, "_MOST_LINES", LIMIT)
     flood = Flood(detector, pause_us=1_000_000)
     flood.feed(MANY)
     before = len(pickle.dumps(flood.owner))

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
+from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
@@ -30,7 +30,7 @@ from stunwatch.detectors.events import (
     weighed_revision,
 )
 from stunwatch.detectors.records import is_continuation, verbatim
-from stunwatch.detectors.timers import Timers
+from stunwatch.detectors.timers import Timers, keep
 from stunwatch.ingest.records import datastore_name
 
 _DETECTOR = detector("latency")
@@ -205,12 +205,8 @@ class Tracker:
         """Yield the episodes that this window starts, changes or ends."""
         self.run_id = record.get("run_id", "")
         for name, each in read(record):
-            history = self.series.pop(name, None) or History()
-            self.series[name] = history  # moved to the end: most recently used
-            if len(self.series) > MOST_KEYS:
-                oldest = next(iter(self.series))
-                self.timers.cancel(oldest)
-                del self.series[oldest]
+            history = self.series.get(name) or History()
+            if keep(self.series, name, history, self.timers):
                 EVICTED["series"] += 1
             place = bisect_left(history.windows, each.end_us, key=_end)
             is_known = place < len(history.windows) and history.windows[place].end_us == each.end_us

@@ -290,11 +290,12 @@ class Machine:
             del alive[:-_MOST_ALIVE]
             self.opened.append(episode)
             if len(known) > MOST_EPISODES:
-                others = [each for each in known if each is not episode]
-                self._evict(known, min(others, key=_last_us))
+                oldest = min((each for each in known if each is not episode), key=_last_us)
+                known[:] = [each for each in known if each is not oldest]
+                self._evict(oldest)
             if len(self.episodes) > MOST_KEYS:
                 for each in self.episodes.pop(next(iter(self.episodes))):
-                    self._evict([each], each)
+                    self._evict(each)
         episode.first_us = min(episode.first_us, at_us)
         episode.last_us = max(episode.last_us, at_us)
         episode.count += times
@@ -303,8 +304,7 @@ class Machine:
             texts = [*episode.evidence, *(line.text for line in lines)]
             episode.evidence = list(dict.fromkeys(texts))[:_EVIDENCE]
 
-    def _evict(self, known: list[Episode], evicted: Episode) -> None:
-        known[:] = [each for each in known if each is not evicted]
+    def _evict(self, evicted: Episode) -> None:
         alive = [each for each in self.alive.pop(evicted.key[0], []) if each is not evicted]
         if alive:
             self.alive[evicted.key[0]] = alive

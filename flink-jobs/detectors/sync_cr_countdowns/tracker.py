@@ -55,9 +55,9 @@ _TOGETHER_US = _SECOND
 # This many steps before an end line are considered, the newest ones.
 _MOST_NEAR = 128
 
-# ESX 4 counts down from 960, and runs at most 320 VMs. Of a longer countdown, or of more keys, the
-# oldest lines are forgotten early.
-_MOST_STEPS = 2_048
+# ESX 4 counts down from 960, and runs at most 320 VMs. Of a longer countdown, of more end lines, or
+# of more keys, the oldest lines are forgotten early.
+_MOST_LINES = 2_048
 _MOST_KEYS = 1_024
 
 
@@ -179,8 +179,7 @@ class Tracker:
             if is_new:
                 self.run_id = record.get("run_id", "")
                 yield from self._write(before, self._runs_about(fact))
-                if isinstance(fact, Step):
-                    self._limit(fact.key)
+                self._limit(fact)
 
     def advance_time(self, event_time_us: int) -> Iterator[ReservationConflict]:
         """Yield the countdowns that ended because no line arrived for long enough."""
@@ -463,11 +462,20 @@ class Tracker:
             | tie & 0x3FFF
         )
 
-    def _limit(self, key: Key) -> None:
-        """If there are too many steps or keys, forget the oldest. Their rows stay as written."""
-        known = self.steps[key]
-        if len(known) > _MOST_STEPS:
-            EVICTED["countdown lines"] += self._keep(key, known[_MOST_STEPS // 2 :])
+    def _limit(self, fact: Step | End) -> None:
+        """If there are too many lines or keys, forget the oldest. Their rows stay as written."""
+        if isinstance(fact, End):
+            ends = self.ends[fact.host_key]
+            if len(ends) > _MOST_LINES:
+                oldest = ends[: -_MOST_LINES // 2]
+                del ends[: len(oldest)]
+                for end in oldest:
+                    self.matches.pop(end, None)
+                EVICTED["countdown lines"] += len(oldest)
+            return
+        known = self.steps[fact.key]
+        if len(known) > _MOST_LINES:
+            EVICTED["countdown lines"] += self._keep(fact.key, known[-_MOST_LINES // 2 :])
         if len(self.steps) > _MOST_KEYS:
             EVICTED["countdown lines"] += self._keep(next(iter(self.steps)), [])
 

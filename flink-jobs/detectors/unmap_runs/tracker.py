@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
-from stunwatch.detectors.bounds import EVICTED, MOST_KEYS
+from stunwatch.detectors.bounds import EVICTED
 from stunwatch.detectors.catalogue import detector
 from stunwatch.detectors.events import (
     EVIDENCE_SHOWN,
@@ -30,7 +30,7 @@ from stunwatch.detectors.events import (
 )
 from stunwatch.detectors.records import verbatim
 from stunwatch.detectors.reservation_conflict import host_key
-from stunwatch.detectors.timers import Timers
+from stunwatch.detectors.timers import Timers, keep
 
 _DETECTOR = detector("unmap_runs")
 _PATTERNS = _DETECTOR.patterns
@@ -311,12 +311,9 @@ class Tracker:
             return
         volume, line = found
         key = host_key(record), volume
-        lane = self.lanes.pop(key, None) or Lane(host_key=key[0], volume=volume)
-        self.lanes[key] = lane  # moved to the end: most recently used
-        if len(self.lanes) > MOST_KEYS:
-            oldest = next(iter(self.lanes))
-            self.timers.cancel(oldest)
-            yield from self._evicted(self.lanes.pop(oldest))
+        lane = self.lanes.get(key) or Lane(host_key=key[0], volume=volume)
+        if evicted := keep(self.lanes, key, lane, self.timers):
+            yield from self._evicted(evicted[1])
         lane.fed_at_us = self.event_time_us
         if lane.add(line, verbatim(record)):
             self.run_id = record.get("run_id", "")
