@@ -68,8 +68,11 @@ _PROGRAMS = {
     "host_hostd_esx4": "hostd",
     "host_vobd_iso": "vobd",
 }
+COMPRESSED: Final = r"\.(?:gz|zst|bz2|xz)"
+"""A regular expression for the ending of a compressed file (replay/streams.py)."""
 _PROGRAM_FILE = re.compile(
-    r"(?:.*[/!])?(vmkernel|vmkwarning|hostd|vpxa|vobd|fdm|vpxd)(?:-\d{1,9})?(?:\.log|\.all|\.\d{1,9}|\.gz|\.zst)*"
+    r"(?:.*[/!])?(vmkernel|vmkwarning|hostd|vpxa|vobd|fdm|vpxd)(?:-\d{1,9})?"
+    rf"(?:\.log|\.all|\.\d{{1,9}}|{COMPRESSED})*"
 )
 # The operation id in the head of a host's line, also as structured data. Longer ids are ignored.
 _OP_ID = re.compile(r"""[ \[]opI[dD]="?([^\s\[\]()"',;]{1,200})(?![^\s\[\]()"',;])""")
@@ -133,9 +136,12 @@ def generation_of(first_line: bytes) -> str:
 
 
 def decode(raw: bytes) -> str:
-    """Decode as UTF-8; if that fails, decode the whole line as latin-1 so that no byte is lost."""
+    """Decode as UTF-8; if that fails, decode the whole line as latin-1 so that no byte is lost.
+
+    A byte order mark at the beginning, which Windows programs write, is dropped.
+    """
     try:
-        return raw.decode()
+        return raw.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
         return raw.decode("latin-1")
 

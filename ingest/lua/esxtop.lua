@@ -15,7 +15,6 @@ local text = require("text")
 local times = require("times")
 
 local DROP, CHANGED = -1, 2 -- what a Lua filter answers
-local BOM = "\239\187\191"
 
 local OBJECT_CLASSES = {
   ["Physical Disk SCSI Device"] = "scsi_device",
@@ -59,7 +58,7 @@ local FIELDS = {
 }
 
 local function is_header(row)
-  if row:sub(1, 3) == BOM then row = row:sub(4) end
+  if row:sub(1, 3) == text.BYTE_ORDER_MARK then row = row:sub(4) end
   return row:find('^"*%(PDH%-CSV') ~= nil
 end
 
@@ -111,7 +110,6 @@ end
 
 -- Parses a header into a plan for its rows: number of columns, zone, host and objects.
 local function plan_of(row, folder)
-  if row:sub(1, 3) == BOM then row = row:sub(4) end
   local names = names_of(text.decode(row))
   local zone = names[1]:match("^%(PDH%-CSV [%d.]+%) %(.*%)%(([+-]?%d+)%)")
   local plan = { columns = #names, ahead = (tonumber(zone) or 0) * 60, objects = {}, host = folder }

@@ -50,8 +50,12 @@ local function from_latin1(line)
   end))
 end
 
+text.BYTE_ORDER_MARK = "\239\187\191"
+
 -- Decodes as UTF-8; if that fails, decodes the whole line as latin-1 so that no byte is lost.
+-- A byte order mark at the beginning, which Windows programs write, is dropped.
 function text.decode(line)
+  if line:sub(1, 3) == text.BYTE_ORDER_MARK and not first_fault(line) then return line:sub(4) end
   return first_fault(line) and from_latin1(line) or line
 end
 

@@ -87,7 +87,7 @@ class EsxtopRecords:
     def read_header(self, row: bytes) -> None:
         """Read the zone, the host and the plan for the rows that follow."""
         try:
-            names = next(csv.reader([decode(row.removeprefix(_BOM))]))
+            names = next(csv.reader([decode(row)]))
         except csv.Error:
             names = []  # every row will be rejected for its number of columns
         self._columns = len(names)

@@ -1,6 +1,6 @@
 """Plans a replay: which files to read, their kinds, their hosts or VMs, and their order.
 
-The kind of a file is determined by its content. Logs in archives (tar, also compressed) are
+The kind of a file is determined by its content. Logs in archives (tar or zip) are
 unpacked to a temporary folder, so that they can be read oldest first too.
 """
 
@@ -16,15 +16,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path, PurePath, PurePosixPath
 from types import TracebackType
+from typing import Final
 
 from stunwatch.ingest.heads import HOST_FILE, VMWARE_LOG, Finder
-from stunwatch.ingest.records import LineRecords, Origin, decode, generation_of, strip_terminator
+from stunwatch.ingest.records import (
+    COMPRESSED,
+    LineRecords,
+    Origin,
+    decode,
+    generation_of,
+    strip_terminator,
+)
 from stunwatch.ingest.replay import esxtop
-from stunwatch.ingest.replay.archives import SPARSE, Archive, Member
+from stunwatch.ingest.replay.archives import KINDS, SPARSE, Archive, Member, kind_of, open_archive
 from stunwatch.ingest.replay.streams import (
     LIMITS,
-    BlockFile,
-    Blocks,
     Limits,
     Problem,
     UnreadableError,
@@ -42,19 +48,27 @@ _HEAD_BYTES = 4 << 10  # longer than any head
 # Names of logs. A file with such a name is shipped, or reported, whatever it contains.
 _LOG_NAME = re.compile(
     r"(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
-    r"(?:[-.]\d{1,9})?(?:\.(?:log|all|txt|\d{1,9}|gz|zst))*|.*\.log(?:\.\d{1,9})?(?:\.(?:gz|zst))?"
+    rf"(?:[-.]\d{{1,9}})?(?:\.(?:log|all|txt|\d{{1,9}})|{COMPRESSED})*|.*\.log(?:\.\d{{1,9}})?(?:{COMPRESSED})?"
 )
 # A folder that contains one of these is a single host's.
 _HOST_FILE = re.compile(
-    r"(?:vmkernel|vmkwarning|hostd|vobd)(?:[-.]\d{1,9})?(?:\.(?:log|all|\d{1,9}|gz|zst))*|var|vmfs|scratch"
+    r"(?:vmkernel|vmkwarning|hostd|vobd)(?:[-.]\d{1,9})?"
+    rf"(?:\.(?:log|all|\d{{1,9}})|{COMPRESSED})*|var|vmfs|scratch"
 )
 # esx-<host>-<date>…, the folder and file name of a vm-support bundle
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
 # Folders that exist on any machine, so their names are not host names.
 _NO_HOSTS = frozenset({"data", "log", "logs", "run", "scratch", "tmp", "var", "vmfs", "volumes"})
-_ARCHIVE_ENDING = re.compile(r"\.(?:tgz|tar|tar\.gz|tar\.zst|tzst)$", re.IGNORECASE)
+ARCHIVE_ENDING: Final = re.compile(
+    rf"\.(?:tar(?:{COMPRESSED})?|tgz|tzst|tbz2?|txz|zip)$", re.IGNORECASE
+)
 # Formats that replay does not unpack, by their first bytes.
-_OTHER_PACKERS = {b"PK\3\4": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"7z\xbc\xaf": "7-Zip"}
+_OTHER_PACKERS = {
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR",
+    b"\x1f\x9d": "compress",
+    b"\x04\x22\x4d\x18": "LZ4",
+}
 _SKIPPED_KEPT = 10_000  # how many names of skipped files are kept
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
 
@@ -314,16 +328,18 @@ class _Planner:
         except UnreadableError as problem:
             self._problem(name, str(problem))
             return
-        if candidate.is_promised and (packer := _packer(head)):
+        packer = _packer(head)
+        if packer and (candidate.is_promised or not candidate.depth):
             self._problem(
                 name,
                 f"it is packed with {packer}, which replay does not unpack. Unpack it and replay"
                 " the result",
+                is_failure=candidate.is_promised,
             )
             return
         kind, is_wrapped = _kind(head, is_promised=candidate.is_promised)
-        if kind == "tar":
-            self._archive(candidate)
+        if kind in KINDS:
+            self._archive(candidate, kind)
             return
         if kind is None:
             if not candidate.is_promised:
@@ -398,8 +414,8 @@ class _Planner:
                     return lines.last_event_time, record.get("host")
         return utc_text(candidate.written_at), None
 
-    def _archive(self, archive: _Candidate) -> None:
-        """Unpack the logs of a tar archive and add them."""
+    def _archive(self, archive: _Candidate, kind: str) -> None:
+        """Unpack the logs of an archive and add them."""
         limits = self._limits
         if archive.depth == limits.depth:
             self._problem(
@@ -414,26 +430,25 @@ class _Planner:
         self._plan._unpacked.append(folder)
         before = self._told
         candidates: list[_Candidate] = []
-        stream = BlockFile(Blocks(archive.path, limits))
-        tar = Archive(stream, limits)
-        for member in tar:
+        packed = open_archive(archive.path, kind, limits)
+        for member in packed:
             candidate = _member(archive, member, Path(folder.name, str(len(candidates))))
             if member.fault:
                 if candidate.is_promised or member.fault != SPARSE:
                     self._problem(candidate.name, member.fault)
-            elif self._unpack(tar, member, candidate, room):
+            elif self._unpack(packed, member, candidate, room):
                 candidates.append(candidate)
-        if stream.problem is not None or tar.fault:
-            self._problem(archive.name, str(stream.problem or tar.fault))
+        if packed.fault:
+            self._problem(archive.name, packed.fault)
         root_is_host = any(_HOST_FILE.fullmatch(_first(each.inner)) for each in candidates)
         if not candidates and not archive.root and self._told == before:
             self._problem(archive.name, "there is no ESXi log in this archive", is_failure=False)
         for candidate in candidates:
             self._take(replace(candidate, root_is_host=root_is_host))
 
-    def _unpack(self, tar: Archive, member: Member, candidate: _Candidate, room: _Room) -> bool:
+    def _unpack(self, packed: Archive, member: Member, candidate: _Candidate, room: _Room) -> bool:
         """Write a member to disk, unless it is not a log or is too large."""
-        content = tar.content()
+        content = packed.content()
         head = bytearray()
         while len(head) < _SNIFF_BYTES and (piece := next(content, b"")):
             head += piece
@@ -523,13 +538,13 @@ def _first(inner: str) -> str:
 
 
 def _root_name(root: PurePath) -> str:
-    return _ARCHIVE_ENDING.sub("", root.name)
+    return ARCHIVE_ENDING.sub("", root.name)
 
 
 def _host_of(candidate: _Candidate) -> str | None:
     """Return a file's host by its location: a bundle's name, or the first folder below the path."""
-    for part in reversed(re.split("[/!]", _ARCHIVE_ENDING.sub("", candidate.name))):
-        bundle = _BUNDLE.fullmatch(_ARCHIVE_ENDING.sub("", part))
+    for part in reversed(re.split("[/!]", ARCHIVE_ENDING.sub("", candidate.name))):
+        bundle = _BUNDLE.fullmatch(ARCHIVE_ENDING.sub("", part))
         if bundle is not None:
             return bundle["host"]
     if not candidate.root:
@@ -557,13 +572,13 @@ def moment(seconds: float) -> datetime:
 def _kind(head: bytes, *, is_promised: bool) -> tuple[str | None, bool]:
     """Return the kind of a file by its first bytes, and whether most of its lines are wrapped.
 
-    The kind is syslog, vmware_log, esxtop or tar; None for anything else.
+    The kind is syslog, vmware_log, esxtop, tar or zip; None for anything else.
 
     If the name is a log's, one line that looks like a log is enough. Otherwise one line in four
     must look like a log, so that a text that quotes a log is not taken for one.
     """
-    if head[257:262] == b"ustar":
-        return "tar", False
+    if (archive := kind_of(head)) is not None:
+        return archive, False
     if esxtop.is_header(head):
         return "esxtop", False
     finder = Finder(HOST_FILE)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import codecs
+import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple, Protocol
 
 import zstandard
 
 _BLOCK_BYTES = 1 << 20
-# The rest of a bite is copied once for each gzip member, and a member may have only 20 bytes.
-_GZIP_BITE_BYTES = 64 << 10
-# Four bytes of zstd may expand to 128 KiB: small bites limit the output of one bite.
-_ZSTD_BITE_BYTES = 128
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_XZ_MEMORY_BYTES = 128 << 20
+"""`xz -9` needs 65 MiB to decompress. A header may demand 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Limits:
 
     ratio: int = 200  # real logs and bundles stay below 100
     free_bytes: int = 16 << 20  # allowed output of any file, however small
-    header_bytes: int = 1 << 20  # of a member's extended header
+    header_bytes: int = 1 << 20  # of a member's extended header in a tar archive
+    zip_list_bytes: int = 16 << 20  # about 150,000 members; zipfile keeps 600 bytes for each
     name_bytes: int = 4096  # of a member's path; Linux does not allow longer ones
     members: int = 2_000_000
     logs: int = 200_000  # each is a file in the temporary folder
@@ -59,8 +61,96 @@ class UnreadableError(Exception):
     """Reading ended early. The text is the sentence to show; data before the error was returned."""
 
 
+class _Decompressor(Protocol):
+    """The interface of bz2 and lzma: one member, stream or frame of a compressed file."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Gunzip:
+    """Decompresses one gzip member."""
+
+    def __init__(self) -> None:
+        self._unzip = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._unzip.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._unzip.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._unzip.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._unzip.decompress(self._unzip.unconsumed_tail + data, max_length)
+
+
+class _Unzstd:
+    """Decompresses one zstd frame. It returns all output of its input: `max_length` is ignored."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        self._unzip = zstandard.ZstdDecompressor().decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return self._unzip.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._unzip.unused_data
+
+    def decompress(self, data: bytes, _: int) -> bytes:
+        return self._unzip.decompress(data)
+
+
+def _unxz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+
+
+class _Compression(NamedTuple):
+    """A format of compressed files."""
+
+    name: str
+    magic: bytes
+    decompressor: Callable[[], _Decompressor]
+    error: type[Exception]
+    fault: str = "is damaged"
+    # The rest of a bite is copied once for each member, and a gzip member may have only 20 bytes.
+    bite_bytes: int = 64 << 10
+
+
+_COMPRESSIONS = (
+    _Compression("gzip", b"\x1f\x8b", _Gunzip, zlib.error),
+    # Four bytes of zstd may expand to 128 KiB: small bites limit the output of one bite.
+    _Compression("zstd", b"\x28\xb5\x2f\xfd", _Unzstd, zstandard.ZstdError, bite_bytes=128),
+    _Compression("bzip2", b"BZh", bz2.BZ2Decompressor, OSError),
+    _Compression(
+        "xz",
+        b"\xfd7zXZ\0",
+        _unxz,
+        lzma.LZMAError,
+        fault=f"is damaged, or needs more than {_XZ_MEMORY_BYTES >> 20} MiB of memory",
+    ),
+)
+_MAGIC_BYTES = max(len(each.magic) for each in _COMPRESSIONS)
+
+
 class Blocks:
-    """Iterates the decompressed blocks of a file: plain, gzip or zstd, by its first bytes.
+    """Iterates the decompressed blocks of a file: plain, or compressed, by its first bytes.
+
+    A text in UTF-16 that begins with a byte order mark, as PowerShell writes, becomes UTF-8.
 
     Raises UnreadableError after the last readable block if the file is damaged, cut off, over the
     limits or not permitted.
@@ -73,30 +163,28 @@ class Blocks:
         self.consumed_bytes = 0  # of the file on disk
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks of at most 4 MiB, none empty."""
+        """Yield blocks of at most 6 MiB, none empty."""
         try:
             with self._path.open("rb") as stream:
-                magic = stream.read(4)
+                magic = stream.read(_MAGIC_BYTES)
                 stream.seek(0)
-                if magic.startswith(_GZIP):
-                    yield from self._bounded(stream, self._gunzip(stream))
-                elif magic == _ZSTD:
-                    yield from self._bounded(stream, self._unzstd(stream))
-                else:
-                    yield from self._bites(stream, _BLOCK_BYTES)
+                for compression in _COMPRESSIONS:
+                    if magic.startswith(compression.magic):
+                        packed_bytes = os.fstat(stream.fileno()).st_size
+                        blocks = self._decompressed(stream, compression)
+                        yield from _as_utf8(self._bounded(blocks, packed_bytes))
+                        return
+                yield from _as_utf8(self._bites(stream, _BLOCK_BYTES))
         except OSError as problem:
             raise UnreadableError(sentence_of(problem)) from problem
 
-    def _bounded(self, stream: IO[bytes], blocks: Iterator[bytes]) -> Iterator[bytes]:
-        left = self._limits.most_bytes(os.fstat(stream.fileno()).st_size)
+    def _bounded(self, blocks: Iterator[bytes], packed_bytes: int) -> Iterator[bytes]:
+        left = self._limits.most_bytes(packed_bytes)
         for block in blocks:
             if len(block) > left:
                 if left:
                     yield block[:left]
-                raise UnreadableError(
-                    f"it unpacks to more than {self._limits.ratio} times its size; the part before"
-                    " was read. To replay all of it, unpack it yourself and replay the result"
-                )
+                raise UnreadableError(unpacks_to_more(self._limits))
             left -= len(block)
             yield block
 
@@ -105,40 +193,50 @@ class Blocks:
             self.consumed_bytes += len(bite)
             yield bite
 
-    def _gunzip(self, stream: IO[bytes]) -> Iterator[bytes]:
-        unzip = zlib.decompressobj(wbits=31)
-        try:
-            for bite in self._bites(stream, _GZIP_BITE_BYTES):
-                rest = bite
-                while rest:
-                    if unzip.eof:  # another member, or padding that tapes and disks add
-                        rest = rest.lstrip(b"\0")
-                        if not rest:
-                            break
-                        unzip = zlib.decompressobj(wbits=31)
-                    if block := unzip.decompress(rest, _BLOCK_BYTES):
-                        yield block
-                    rest = unzip.unused_data if unzip.eof else unzip.unconsumed_tail
-        except zlib.error as problem:
-            raise UnreadableError(f"the gzip data is damaged ({problem})") from problem
-        if not unzip.eof:
-            raise UnreadableError("the gzip data is truncated; the part before was read")
+    def _decompressed(self, stream: IO[bytes], compression: _Compression) -> Iterator[bytes]:
+        unpacker = compression.decompressor()
+        for bite in self._bites(stream, compression.bite_bytes):
+            rest = bite
+            while rest or not (unpacker.eof or unpacker.needs_input):
+                if unpacker.eof:  # another member, or padding that tapes and disks add
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
+                        break
+                    unpacker = compression.decompressor()
+                try:
+                    block = unpacker.decompress(rest, _BLOCK_BYTES)
+                except compression.error as problem:
+                    raise UnreadableError(
+                        f"the {compression.name} data {compression.fault} ({problem})"
+                    ) from problem
+                if block:
+                    yield block
+                rest = unpacker.unused_data
+        if not unpacker.eof:
+            raise UnreadableError(
+                f"the {compression.name} data is truncated; the part before was read"
+            )
 
-    def _unzstd(self, stream: IO[bytes]) -> Iterator[bytes]:
-        unzip = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            for bite in self._bites(stream, _ZSTD_BITE_BYTES):
-                rest = bite
-                while rest:
-                    if unzip.eof:
-                        unzip = zstandard.ZstdDecompressor().decompressobj()
-                    if block := unzip.decompress(rest):
-                        yield block
-                    rest = unzip.unused_data if unzip.eof else b""
-        except zstandard.ZstdError as problem:
-            raise UnreadableError(f"the zstd data is damaged ({problem})") from problem
-        if not unzip.eof:
-            raise UnreadableError("the zstd data is truncated; the part before was read")
+
+def unpacks_to_more(limits: Limits) -> str:
+    """Return the sentence about a compressed file or archive that is over its limit."""
+    return (
+        f"it unpacks to more than {limits.ratio} times its size; the part before was read. To"
+        " replay all of it, unpack it yourself and replay the result"
+    )
+
+
+def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        yield from chain([first] if first else [], blocks)
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    for block in chain([first], blocks):
+        if text := decoder.decode(block):
+            yield text.encode()
+    if text := decoder.decode(b"", final=True):
+        yield text.encode()
 
 
 class BlockFile:

@@ -5,7 +5,9 @@ Archives are unpacked with replay's limits. Members without a parser are left ou
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import re
 import tarfile
@@ -25,12 +27,13 @@ from stunwatch.anonymising.masking import Masker
 from stunwatch.anonymising.names import Names
 from stunwatch.anonymising.pseudonyms import Pseudonyms
 from stunwatch.errors import UserError
+from stunwatch.ingest.records import COMPRESSED
 from stunwatch.ingest.replay import Options, Problem, SourceFile, plan
-from stunwatch.ingest.replay.sources import shown_name
+from stunwatch.ingest.replay.sources import ARCHIVE_ENDING, shown_name
 from stunwatch.ingest.replay.streams import UnreadableError
 from stunwatch.inventory.files import OUTPUT_NAME, File, files_in
 
-_ARCHIVE_ENDING = re.compile(r"\.(?:tgz|tar|tar\.gz|tar\.zst|tzst|gz|zst)$", re.IGNORECASE)
+_COMPRESSED_ENDING = re.compile(rf"{COMPRESSED}$", re.IGNORECASE)
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)(?P<rest>-\d{4}-\d\d-\d\d(?:--|\b).*)")
 _NO_VOLUME = "datastore"
 _OF_NO_HOST = "logs"
@@ -148,6 +151,10 @@ def _inventories(bundle: Path, sources: list[SourceFile], skipped: list[str]) ->
             yield from files_in([path], [])
 
 
+def _without_ending(name: str) -> str:
+    return _COMPRESSED_ENDING.sub("", ARCHIVE_ENDING.sub("", name))
+
+
 def _plain(name: str) -> str:
     return name.replace("!./", "!")
 
@@ -161,7 +168,7 @@ class _Layout:
 
     def output_name(self) -> str:
         """Return the bundle's own name with pseudonyms."""
-        stem = _ARCHIVE_ENDING.sub("", self._bundle.absolute().name)
+        stem = _without_ending(self._bundle.absolute().name)
         return f"{self._part(stem, None)}.anonymised.tgz"
 
     def path(self, name: str) -> str:
@@ -188,7 +195,7 @@ class _Layout:
         inner = name[len(root) :] if name.startswith(root) else name
         inner = inner.lstrip("!/") or self._bundle.name
         *archives, last = inner.split("!")
-        whole = "/".join([*(_ARCHIVE_ENDING.sub("", each) for each in archives), last])
+        whole = "/".join([*map(_without_ending, archives), last])
         return [part for part in whole.split("/") if part not in ("", ".", "..")]
 
     def _part(self, part: str, source: SourceFile | None) -> str:
@@ -266,6 +273,12 @@ class _Writer:
 def _write(content: IO[bytes], path: str, lines: Iterable[bytes]) -> None:
     if path.endswith(".gz"):
         with gzip.GzipFile("", "wb", _COMPRESSION, content, mtime=0) as packed:
+            packed.writelines(lines)
+    elif path.endswith(".bz2"):
+        with bz2.BZ2File(content, "wb") as packed:
+            packed.writelines(lines)
+    elif path.endswith(".xz"):
+        with lzma.LZMAFile(content, "wb") as packed:
             packed.writelines(lines)
     elif path.endswith(".zst"):
         with zstandard.ZstdCompressor().stream_writer(content, closefd=False) as squeezed:

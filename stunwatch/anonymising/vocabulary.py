@@ -35,8 +35,9 @@ removeSnapshot consolidateDisks reconfigure vm Snapshot remove opID opId sid lro
 Originator Event Issue Error detected ha datacenter eventmgr event GeneralHostWarningEvent
 GeneralHostErrorEvent EventEx info warning error Message Events timed out
 vmkernel vmkwarning vmksummary vmware hostd vobd vpxa vpxd syslog messages fdm vmx vmxf
-vmdk vmsd vmsn vmss vswp nvram vmtx hlog ctk flat delta sesparse rdm rdmp log gz zst all txt csv
-json tgz tar tzst var run scratch vmfs volumes data logs tmp devices disks commands etc esx esxtop
+vmdk vmsd vmsn vmss vswp nvram vmtx hlog ctk flat delta sesparse rdm rdmp log gz zst xz bz2 all txt
+csv json tgz tar tzst zip var run scratch vmfs volumes data logs tmp devices disks commands etc esx
+esxtop
 localcli esxcfg storage extent list core path device vaai status get nmp hpp system hostname uuid ip
 interface ipv4 process scsidevs m inventory
 localcli_storage localcli_system localcli_network localcli_vm esxcli_storage esxcli_system

@@ -15,17 +15,9 @@ from datetime import datetime
 from pathlib import Path, PurePath, PurePosixPath
 
 from stunwatch.ingest.records import decode, fuller_host
-from stunwatch.ingest.replay.archives import Archive
+from stunwatch.ingest.replay.archives import kind_of, open_archive
 from stunwatch.ingest.replay.sources import moment, shown_name
-from stunwatch.ingest.replay.streams import (
-    LIMITS,
-    BlockFile,
-    Blocks,
-    Problem,
-    UnreadableError,
-    beginning,
-    sentence_of,
-)
+from stunwatch.ingest.replay.streams import Problem, UnreadableError, beginning, sentence_of
 from stunwatch.inventory.items import host_named_in
 from stunwatch.inventory.outputs import Output, outputs_in
 
@@ -172,6 +164,8 @@ def files_in(paths: Iterable[Path], problems: list[Problem]) -> Iterator[File]:
             problems.append(Problem(str(path), "no such file or folder"))
         except OSError as error:
             problems.append(Problem(str(path), sentence_of(error)))
+        except UnreadableError as error:
+            problems.append(Problem(str(path), str(error)))
 
 
 def _folder(root: Path, problems: list[Problem]) -> Iterator[File]:
@@ -188,16 +182,20 @@ def _folder(root: Path, problems: list[Problem]) -> Iterator[File]:
             # Links are not followed: the author of the bundle made them.
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
                 continue
-            for file in _whole(path):
-                found += 1
-                yield file
+            try:
+                files = list(_whole(path))
+            except UnreadableError as problem:
+                problems.append(Problem(shown_name(path), str(problem)))
+                continue
+            found += len(files)
+            yield from files
     if not found:
         problems.append(Problem(str(root), "no file in this folder contains the output of esxcli"))
 
 
 def _one(path: Path, problems: list[Problem]) -> Iterator[File]:
-    if _is_tar(path):
-        yield from _archive(path, problems)
+    if (kind := _archive_kind(path)) is not None:
+        yield from _archive(path, kind, problems)
         return
     if path.stat().st_size > LARGEST_FILE:
         problems.append(Problem(str(path), "too large for the output of esxcli"))
@@ -209,39 +207,38 @@ def _one(path: Path, problems: list[Problem]) -> Iterator[File]:
 
 
 def _whole(path: Path) -> Iterator[File]:
-    outputs = outputs_in(decode(path.read_bytes()))
+    outputs = outputs_in(decode(beginning(path, LARGEST_FILE)))
     if outputs:
         place = path.absolute()
         written_at = moment(path.stat().st_mtime)
         yield File(shown_name(path), str(place.parent), _bundle_in(place), written_at, outputs)
 
 
-def _archive(path: Path, problems: list[Problem]) -> Iterator[File]:
+def _archive(path: Path, kind: str, problems: list[Problem]) -> Iterator[File]:
     found = 0
-    blocks = BlockFile(Blocks(path))
-    tar = Archive(blocks, LIMITS)
-    for member in tar:
+    packed = open_archive(path, kind)
+    for member in packed:
         inner = PurePosixPath(path.name, member.name)
         is_readable = not member.fault and member.size_bytes <= LARGEST_FILE
         if not is_readable or not OUTPUT_NAME.search(inner.name):
             continue
-        outputs = outputs_in(decode(b"".join(tar.content())))
+        outputs = outputs_in(decode(b"".join(packed.content())))
         if outputs:
             found += 1
             bundle = _bundle_in(inner) or str(path)
             written_at = moment(member.written_at)
             yield File(f"{path}!{member.name}", bundle, bundle, written_at, outputs)
-    if blocks.problem is not None or tar.fault:
-        problems.append(Problem(str(path), str(blocks.problem or tar.fault)))
+    if packed.fault:
+        problems.append(Problem(str(path), packed.fault))
     elif not found:
         problems.append(Problem(str(path), "no file in this archive contains the output of esxcli"))
 
 
-def _is_tar(path: Path) -> bool:
+def _archive_kind(path: Path) -> str | None:
     try:
-        return beginning(path, 512)[257:262] == b"ustar"
+        return kind_of(beginning(path, 512))
     except UnreadableError:
-        return False
+        return None
 
 
 def _bundle_in(path: PurePath) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import stat
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,22 @@ def test_logs_in_nested_archives_keep_their_hosts(tmp_path: Path) -> None:
     found = found_in(tmp_path, path, Options(), is_copy=True)
     assert found == found_in(tmp_path, path, Options())
     assert len(found) == 2
+
+
+def test_logs_of_windows_users_are_anonymised(tmp_path: Path) -> None:
+    """A zip archive with a log in UTF-16 and one packed with xz."""
+    path = tmp_path / "case.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "quokka07\\vmkernel.log", b"\xff\xfe" + KERNEL.decode().encode("utf-16-le")
+        )
+        archive.writestr("quokka08/vmkernel.1.log.xz", lzma.compress(KERNEL))
+    found = found_in(tmp_path, path, Options(), is_copy=True)
+    assert found == found_in(tmp_path, path, Options())
+    assert len(found) == 2
+    with tarfile.open(tmp_path / "copy" / "copy.tgz") as copy:
+        contents = {Path(each.name).name: copy.extractfile(each).read() for each in copy}  # type: ignore[union-attr]
+    assert lzma.decompress(contents["vmkernel.1.log.xz"]) == contents["vmkernel.log"]
 
 
 def found_in(

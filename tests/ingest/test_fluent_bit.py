@@ -404,9 +404,13 @@ def esxtop_csv() -> str:
 
 
 @needs_fluent_bit
-@pytest.mark.parametrize("nuls", [0, 3_000_000])
-def test_records_of_files_are_equal_to_pythons(collector: Collector, nuls: int) -> None:
-    collector.vmware_log.write_bytes(b"\0" * nuls + lines(VMWARE_LOG))
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"\0" * 3_000_000, b"\xef\xbb\xbf"],
+    ids=["usual", "NULs", "byte order mark"],
+)
+def test_records_of_files_are_equal_to_pythons(collector: Collector, beginning: bytes) -> None:
+    collector.vmware_log.write_bytes(beginning + lines(VMWARE_LOG))
     collector.esxtop.write_text(esxtop_csv() + "5/6/2024 14:09,121,4.5\r\n")
     expected = sorted(
         from_file(collector.vmware_log) + from_file(collector.esxtop, Options(host="esx01"))

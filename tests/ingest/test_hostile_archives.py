@@ -5,8 +5,10 @@ The limits are small here, so that the test data can be small too.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import random
 import struct
@@ -15,10 +17,11 @@ import tarfile
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
-from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zst
+from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zipped, zst
 
 from stunwatch.ingest.replay import Plan, Reading, plan
 from stunwatch.ingest.replay.streams import LIMITS, Limits
@@ -289,14 +292,137 @@ def test_a_member_with_a_claimed_size_of_an_exabyte_is_reported(tmp_path: Path) 
         assert "too little room" in what.problems[0].sentence
 
 
-def test_unsupported_archive_formats_are_reported_by_name(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as packed:
-        packed.writestr("vmkernel.log", vmkernel())
-    path = write(tmp_path / "logs.zip", buffer.getvalue()[:-30])
+@pytest.mark.parametrize(
+    ("magic", "name"),
+    [
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+        (b"Rar!\x1a\x07\x01", "RAR"),
+        (b"\x1f\x9d\x90", "compress"),
+        (b"\x04\x22\x4d\x18", "LZ4"),
+    ],
+)
+def test_unsupported_archive_formats_are_reported_by_name(
+    tmp_path: Path, magic: bytes, name: str
+) -> None:
+    sentence = f"it is packed with {name}, which replay does not unpack"
+    path = write(tmp_path / "case/logs.packed", magic + os.urandom(200))
     with plan([path, write(tmp_path / GOOD, vmkernel())]) as what:
         assert [file.kind for file in what.files] == ["syslog"]
-        assert what.problems[0].sentence.startswith("it is packed with zip, which replay does not")
+        [problem] = what.problems
+        assert problem.sentence.startswith(sentence)
+        assert problem.is_failure
+    # In a folder too. It may be anything, so the replay of the logs beside it has not failed.
+    write(tmp_path / "case" / GOOD, vmkernel())
+    with plan([tmp_path / "case"]) as what:
+        assert len(what.files) == 1
+        [problem] = what.problems
+        assert problem.sentence.startswith(sentence)
+        assert not what.is_bad
+
+
+# Zip archives
+
+ZIP = {GOOD: vmkernel(), "esx01/hostd.log": hostd()}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_zip_archive_is_read_like_a_tar(tmp_path: Path, method: int) -> None:
+    """Windows programs write it, some with \\ between folders; with bundles and logs inside."""
+    inner = tgz({"esx-esx07-2024-05-06--07.10-1/var/log/vmkernel.log": vmkernel()})
+    members = {
+        "esx01\\var\\log\\hostd.log": hostd(),
+        "esx01/var/log/vmkernel.1.gz": gzip.compress(vmkernel()),
+        "bundle.tgz": inner,
+        "more.zip": zipped({"esx09/vobd.log": vmkernel()}, method),
+        "notes.txt": b"Dear support,\n",
+    }
+    path = write(tmp_path / "case.zip", zipped(members, method))
+    with plan([path]) as what:
+        assert what.problems == []
+        assert sorted(shipped(what)) == [
+            "esx-esx07-2024-05-06--07.10-1/var/log/vmkernel.log",
+            "esx01/var/log/hostd.log",
+            "esx01/var/log/vmkernel.1.gz",
+            "esx09/vobd.log",
+        ]
+        assert {file.host for file in what.files} == {"esx01", "esx07", "esx09"}
+        assert what.files[0].written_at.isoformat() == "2024-06-30T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [zipped(ZIP)[:-30], zipped(ZIP)[:50], gzip.compress(zipped(ZIP)), b"PK\3\4" + b"x" * 500],
+    ids=["cut off", "nearly empty", "compressed again", "not a zip archive"],
+)
+def test_a_zip_archive_that_cannot_be_read_is_reported(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path / "logs.zip", content)
+    with plan([path, write(tmp_path / GOOD, vmkernel())]) as what:
+        assert shipped(what) == [str(tmp_path / GOOD)]
+        [problem] = what.problems
+        assert problem.sentence.startswith("the archive is cut off, damaged or compressed again")
+
+
+def test_an_encrypted_member_of_a_zip_archive_is_reported(tmp_path: Path) -> None:
+    content = bytearray(zipped(ZIP))
+    at = content.index(b"PK\1\2", content.index(b"PK\1\2") + 1)  # of the first log
+    content[at + 8] |= 1
+    with plan([write(tmp_path / "logs.zip", bytes(content))]) as what:
+        assert shipped(what) == ["esx01/hostd.log"]
+        [problem] = what.problems
+        assert problem.sentence.startswith("it is encrypted")
+        assert problem.path.endswith("logs.zip!esx01/vmkernel.log")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_rare_compression_in_a_zip_archive_is_reported(tmp_path: Path, method: int) -> None:
+    """zipfile decompresses these with unbounded memory."""
+    with plan([write(tmp_path / "logs.zip", zipped({GOOD: vmkernel()}, method))]) as what:
+        assert what.files == []
+        assert f"compressed by method {method} of zip" in what.problems[0].sentence
+
+
+def test_a_damaged_member_of_a_zip_archive_is_read_up_to_the_damage(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(600_000).hex().encode()
+    log = vmkernel() + b"".join(noise[at : at + 99] + b"\n" for at in range(0, len(noise), 99))
+    content = bytearray(zipped({GOOD: log, "esx01/hostd.log": hostd()}))
+    at = len(content) // 2
+    content[at : at + 50] = b"\xff" * 50
+    with plan([write(tmp_path / "logs.zip", bytes(content))]) as what:
+        assert sorted(shipped(what)) == ["esx01/hostd.log", GOOD]
+        [problem] = what.problems
+        assert problem.sentence == "the archive is damaged; a part of it was read"
+
+
+def test_a_bomb_in_a_zip_archive_ends_early(tmp_path: Path) -> None:
+    """Also if its large members are no logs."""
+    bomb = zipped({f"{each}.dat": b"\1" * (2 << 20) for each in range(20)} | {GOOD: vmkernel()})
+    with plan([write(tmp_path / "bomb.zip", bomb)], limits=SMALL) as what:
+        assert "times its size" in what.problems[0].sentence
+        assert unpacked_bytes(what) <= SMALL.most_bytes(len(bomb))
+
+
+def test_a_zip_archive_with_a_long_list_of_members_is_reported(tmp_path: Path) -> None:
+    content = zipped({f"{each}/vmkernel.log": b"" for each in range(20_000)})
+    limits = Limits(spare_disk_bytes=0, zip_list_bytes=1 << 20)
+    path = write(tmp_path / "many.zip", content)
+    tracemalloc.start()
+    with plan([path], limits=limits) as what:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 6 << 20
+        assert "list of members has more than 1,048,576 bytes" in what.problems[0].sentence
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../../etc/cron.d/x.log", "/etc/x.log", "C:\\x.log", "x\0y.log", "a!b.log", "é.log", ""],
+)
+def test_a_hostile_name_in_a_zip_archive_never_becomes_a_path(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "a.zip", zipped({name: vmkernel(count=1), GOOD: vmkernel()}))
+    with plan([path], limits=SMALL) as what:
+        assert len(shipped(what)) == 2
+        [folder] = [Path(each.name) for each in what._unpacked]
+        assert sorted(each.name for each in folder.iterdir()) == ["0", "1"]
 
 
 # Folders: unpacked bundles
@@ -403,7 +529,7 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
                 content[start + 148 : start + 156] = b"%06o\0 " % total
         packed = bytes(content)
         if chance.random() < 0.5:
-            packed = chance.choice((gzip.compress, zst))(packed)
+            packed = chance.choice((gzip.compress, zst, bz2.compress, lzma.compress))(packed)
             if chance.random() < 0.5:
                 broken = bytearray(packed)
                 for _ in range(chance.randint(1, 3)):
@@ -412,10 +538,41 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
         yield packed
 
 
+def zip_mutants(seed: int, count: int) -> Iterator[bytes]:
+    """Yield small zip archives with bytes changed, removed, duplicated or cut off."""
+    chance = random.Random(seed)
+    files = {
+        GOOD: vmkernel(),
+        "esx01/hostd.1.gz": gzip.compress(hostd()),
+        "esx01/inner.tgz": tgz({GOOD: vmkernel()}),
+        "esx01/inner.zip": zipped({"esx02/vobd.log": vmkernel()}),
+        "esx01/e.csv": esxtop(),
+    }
+    for _ in range(count):
+        names = chance.sample(list(files), chance.randint(1, len(files)))
+        method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+        content = bytearray(zipped({name: files[name] for name in names}, method))
+        for _ in range(chance.randint(0, 6)):
+            at = chance.randrange(len(content))
+            # Half of the changes are in headers and in the list of members.
+            if chance.random() < 0.5:
+                heads = [at for at in range(len(content)) if content[at : at + 2] == b"PK"]
+                at = min(chance.choice(heads) + chance.randint(4, 45), len(content) - 1)
+            match chance.randrange(3):
+                case 0:
+                    piece = chance.choice((b"\xff\xff\xff\xff", b"\0\0", b"\x7f", b"PK\5\6"))
+                    content[at : at + len(piece)] = piece
+                case 1:
+                    content[at] ^= 1 << chance.randrange(8)
+                case 2 if len(content) > 100:
+                    del content[at : at + chance.randint(1, 20)]
+        yield bytes(content)
+
+
 def test_no_mutant_of_an_archive_breaks_a_replay(tmp_path: Path) -> None:
     path = tmp_path / "a.tgz"
     read = 0
-    for content in mutants(seed=17, count=150):
+    for content in chain(mutants(seed=17, count=150), zip_mutants(seed=19, count=150)):
         path.write_bytes(content)
         with plan([path], limits=SMALL) as what:
             assert unpacked_bytes(what) <= SMALL.most_bytes(len(content))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zst
 
-from stunwatch.ingest.replay import Options, Plan, SourceFile, plan
+from stunwatch.ingest.replay import Options, Plan, SourceFile, plan, records
 
 
 def planned(*paths: Path, **options: object) -> list[SourceFile]:
@@ -275,6 +277,29 @@ def test_a_log_that_begins_with_nuls_is_read(tmp_path: Path, name: str) -> None:
         assert [file.kind for file in what.files] == ["syslog"]
         assert what.files[0].first_event_time == "2021-05-06T07:08:00.123Z"
     assert complaints(path) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_log_that_a_windows_program_saved_is_read(tmp_path: Path, encoding: str) -> None:
+    text = "\ufeff" + vmkernel(count=1).decode().replace("\n", "\r\n")
+    path = write(tmp_path / "notes", text.encode(encoding))
+    with plan([path]) as what:
+        [file] = what.files
+        assert (file.kind, file.first_event_time) == ("syslog", "2021-05-06T07:08:00.123Z")
+        [(_, _, record), *_] = records(file, "r1")
+        assert record["message"] == "Vol3: 731: line 0"
+    assert complaints(path) == []
+
+
+@pytest.mark.parametrize("name", ["messages-20240506.xz", "esx01.log.2.bz2", "vmkernel.1.xz"])
+def test_a_rotated_log_may_be_packed_with_bzip2_or_xz(tmp_path: Path, name: str) -> None:
+    """As logrotate's `compresscmd` does on a syslog server; a damaged one is reported."""
+    pack = bz2.compress if name.endswith("bz2") else lzma.compress
+    path = write(tmp_path / "esx01" / name, pack(vmkernel()))
+    with plan([tmp_path]) as what:
+        assert [file.kind for file in what.files] == ["syslog"]
+    write(path, pack(vmkernel())[:30])
+    assert "is truncated" in complaints(tmp_path)[0]
 
 
 def test_an_empty_file_in_a_folder_is_reported_if_its_name_is_a_logs(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 from pathlib import Path
 
@@ -35,8 +37,25 @@ def read(path: Path) -> tuple[bytes, str | None]:
         gzip.compress(CONTENT) + b"\0" * 512,
         zst(CONTENT),
         zst(CONTENT[:1000]) + zst(CONTENT[1000:]),
+        bz2.compress(CONTENT),
+        bz2.compress(CONTENT[:1000]) + bz2.compress(CONTENT[1000:]),
+        lzma.compress(CONTENT),
+        lzma.compress(CONTENT, preset=9) + b"\0" * 8,
+        lzma.compress(CONTENT[:1000]) + lzma.compress(CONTENT[1000:]),
     ],
-    ids=["plain", "gzip", "two gzip members", "padded gzip", "zstd", "two zstd frames"],
+    ids=[
+        "plain",
+        "gzip",
+        "two gzip members",
+        "padded gzip",
+        "zstd",
+        "two zstd frames",
+        "bzip2",
+        "two bzip2 streams",
+        "xz",
+        "padded xz",
+        "two xz streams",
+    ],
 )
 def test_the_compression_is_recognised_by_the_first_bytes(tmp_path: Path, packed: bytes) -> None:
     path = tmp_path / "any.name"
@@ -47,7 +66,27 @@ def test_the_compression_is_recognised_by_the_first_bytes(tmp_path: Path, packed
     assert blocks.consumed_bytes == len(packed)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zst], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("mark", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_text_in_utf16_becomes_utf8(tmp_path: Path, pack, mark: str) -> None:  # type: ignore[no-untyped-def]
+    """PowerShell 5.1 writes UTF-16 with a byte order mark: `Get-Log … > vmkernel.log`."""
+    path = tmp_path / "vmkernel.log"
+    text = "\r\n".join(f"line {number} Größe 容量 🚨" for number in range(100_000))
+    path.write_bytes(pack(f"\ufeff{text}".encode(mark)))
+    assert read(path) == (text.encode(), None)
+
+
+def test_damaged_utf16_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "vmkernel.log"
+    path.write_bytes("\ufeffone ".encode("utf-16-le") + b"\x00\xd8" + b"t\0w\0o\0\n")
+    assert read(path) == ("one \ufffdtwo\ufffd".encode(), None)
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [gzip.compress, zst, bz2.compress, lzma.compress],
+    ids=["gzip", "zstd", "bzip2", "xz"],
+)
 def test_a_truncated_file_is_read_up_to_the_cut(tmp_path: Path, pack) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "cut"
     content = CONTENT + os.urandom(300_000)
@@ -71,21 +110,35 @@ def test_a_damaged_gzip_is_reported(tmp_path: Path) -> None:
     assert "damaged" in complaint or "truncated" in complaint
 
 
+def test_xz_that_needs_much_memory_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "greedy.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 512 << 20, "mode": lzma.MODE_FAST, "mf": 3}]
+    packer = lzma.LZMACompressor(lzma.FORMAT_XZ, filters=filters)
+    path.write_bytes(packer.compress(CONTENT) + packer.flush())
+    assert read(path) == (
+        b"",
+        "the xz data is damaged, or needs more than 128 MiB of memory (Memory usage limit"
+        " exceeded)",
+    )
+
+
 BOMBS = [
     gzip.compress(b"\0" * 100_000_000, compresslevel=9),
     zst(b"\0" * 100_000_000),
     zst(b"\n" * 100_000_000),
+    bz2.compress(b"\0" * 100_000_000),
+    lzma.compress(b"\0" * 100_000_000),
 ]
 
 
-@pytest.mark.parametrize("bomb", BOMBS, ids=["gzip", "zstd", "zstd of line feeds"])
+@pytest.mark.parametrize("bomb", BOMBS, ids=["gzip", "zstd", "zstd of line feeds", "bzip2", "xz"])
 def test_a_compression_bomb_gives_small_blocks_and_ends_early(tmp_path: Path, bomb: bytes) -> None:
     path = tmp_path / "bomb"
     path.write_bytes(bomb)
     found, complaint = 0, ""
     try:
         for block in Blocks(path):
-            assert len(block) <= 4 << 20
+            assert len(block) <= 6 << 20
             found += len(block)
     except UnreadableError as problem:
         complaint = str(problem)
@@ -96,7 +149,7 @@ def test_a_compression_bomb_gives_small_blocks_and_ends_early(tmp_path: Path, bo
 def test_a_log_with_a_high_compression_ratio_is_not_a_bomb(tmp_path: Path) -> None:
     line = b"2021-05-06T07:08:%02d.%03dZ cpu1:2097)NMP: nmp_ThrottleLogForDevice: the same again\n"
     content = b"".join(line % (each // 1000 % 60, each % 1000) for each in range(100_000))
-    for pack in (gzip.compress, zst):
+    for pack in (gzip.compress, zst, bz2.compress, lzma.compress):
         path = tmp_path / "flood"
         path.write_bytes(pack(content))
         assert read(path) == (content, None)

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import tarfile
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -75,6 +76,17 @@ def tar(members: dict[str, bytes]) -> bytes:
 
 def tgz(members: dict[str, bytes]) -> bytes:
     return gzip.compress(tar(members))
+
+
+def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a zip archive of these members, with a folder among them."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("empty/", b"")
+        for name, content in members.items():
+            member = zipfile.ZipInfo(name, (2024, 6, 30, 12, 0, 0))
+            archive.writestr(member, content, method)
+    return buffer.getvalue()
 
 
 def zst(content: bytes) -> bytes:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
 
 from stunwatch.inventory.files import read
 
@@ -81,6 +84,9 @@ def test_a_bundle_is_read_as_a_folder_and_as_an_archive(tmp_path: Path) -> None:
         tar.add(tmp_path / name, name)
     [source] = read([packed], None, None).sources
     assert (source.host, source.observed_at) == ("esx04.lab.example", WRITTEN_AT)
+    zipped = Path(shutil.make_archive(str(tmp_path / "zipped"), "zip", tmp_path, name))
+    [source] = read([zipped], None, None).sources
+    assert source.host == "esx04.lab.example"
 
 
 def test_an_unusable_file_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
@@ -102,3 +108,17 @@ def test_an_unusable_file_is_reported_and_the_others_are_read(tmp_path: Path) ->
     assert [source.files for source in reading.sources] == [[str(good)]]
     told = {Path(problem.path).name for problem in reading.problems}
     assert told == {"missing.txt", "prose.txt", "binary.txt", "empty.txt", "folder", "cut.tgz"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
+def test_an_output_that_powershell_saved_is_read(tmp_path: Path, encoding: str) -> None:
+    """`plink esx01 esxcli … > esx01.txt` writes UTF-16, `Out-File -Encoding utf8` a mark."""
+    path = tmp_path / "esx01.txt"
+    text = f"\ufeff{EXTENTS}{HOSTNAME.format('esx01')}".replace("\n", "\r\n")
+    path.write_bytes(text.encode(encoding))
+    [source] = read([path], None, None).sources
+    assert source.host == "esx01.lab.example"
+    assert {output.command: len(output.entries) for output in source.outputs} == {
+        "system hostname get": 1,
+        "vmfs extent list": 1,
+    }
