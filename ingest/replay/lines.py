@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from os import SEEK_END
+from typing import IO
+
+_BLOCK_BYTES = 1 << 20
 
 MAX_LINES = 16_384
 """Lines per list. A block of line feeds alone would otherwise become a million records at once."""
@@ -52,6 +56,36 @@ def batches(blocks: Iterable[bytes], max_bytes: int) -> Iterator[list[Line]]:
             yield lines
     if rest_bytes:
         yield [(_stripped(rest, rest_bytes - rest_nuls), offset, rest_bytes)]
+
+
+def backwards(file: IO[bytes], max_bytes: int) -> Iterator[list[Line]]:
+    """Yield the lines of a file from its end. Their offsets count from the end too.
+
+    So later lines have larger offsets, as in other files: trackers order lines of the same time by
+    offset. NULs count as part of a line that is cut.
+    """
+    keep = max_bytes + 1
+    rest, rest_bytes = b"", 0  # of a line that begins in a block before this one
+    terminator_bytes = 0  # of that line; the last one may have none
+    offset = 0
+    end = file.seek(0, SEEK_END)
+    while end > 0:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        first, *others = file.read(end - start).split(b"\n")
+        lines: list[Line] = []
+        for text in reversed(others):
+            rest, rest_bytes = (text + rest)[:keep], rest_bytes + len(text)
+            if line_bytes := rest_bytes + terminator_bytes:
+                lines.append((_stripped(rest, rest_bytes).lstrip(b"\0"), offset, line_bytes))
+                offset += line_bytes
+            rest, rest_bytes, terminator_bytes = b"", 0, 1
+        rest, rest_bytes = (first + rest)[:keep], rest_bytes + len(first)
+        end = start
+        for number in range(0, len(lines), MAX_LINES):
+            yield lines[number : number + MAX_LINES]
+    if line_bytes := rest_bytes + terminator_bytes:
+        yield [(_stripped(rest, rest_bytes).lstrip(b"\0"), offset, line_bytes)]
 
 
 def _stripped(line: bytes, whole_bytes: int) -> bytes:

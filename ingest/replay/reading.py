@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +22,14 @@ from stunwatch.ingest.records import (
 )
 from stunwatch.ingest.replay import esxtop, lines
 from stunwatch.ingest.replay.sources import DEFAULTS, Options, SourceFile
-from stunwatch.ingest.replay.streams import Blocks, Problem, UnreadableError, beginning
+from stunwatch.ingest.replay.streams import (
+    LIMITS,
+    Blocks,
+    Problem,
+    UnreadableError,
+    beginning,
+    sentence_of,
+)
 from stunwatch.ingest.replay.wrapped import WrappedRecords
 from stunwatch.ingest.times import UptimeClock, utc_text
 
@@ -176,10 +185,31 @@ class Reading:
         yield [(REJECTED, kafka_key(record), record)]
 
     def _batches(self, max_bytes: int) -> Iterator[list[lines.Line]]:
-        for batch in lines.batches(self._readable(), max_bytes):
+        batches = lines.batches(self._readable(), max_bytes)
+        if self.source.is_newest_first:
+            batches = self._oldest_first(max_bytes)
+        for batch in batches:
             _, offset, line_bytes = batch[-1]
             self.bytes_read = offset + line_bytes
             yield batch
+
+    def _oldest_first(self, max_bytes: int) -> Iterator[list[lines.Line]]:
+        """Yield the lines of a file from its end. They are copied to disk first, unpacked."""
+        with tempfile.TemporaryFile(prefix="stunwatch-") as copy:
+            try:
+                for block in self._readable():
+                    if shutil.disk_usage(tempfile.gettempdir()).free < LIMITS.spare_disk_bytes:
+                        sentence = (
+                            f"there is too little room in {tempfile.gettempdir()} to read it from"
+                            " its end. TMPDIR names another folder"
+                        )
+                        self.problem = Problem(self.source.name, sentence)
+                        return
+                    copy.write(block)
+            except OSError as problem:
+                self.problem = Problem(self.source.name, sentence_of(problem))
+                return
+            yield from lines.backwards(copy, max_bytes)
 
     def _readable(self) -> Iterator[bytes]:
         try:

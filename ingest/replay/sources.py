@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
+from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from types import TracebackType
 from typing import Final
@@ -35,6 +36,7 @@ from stunwatch.ingest.replay.streams import (
     Problem,
     UnreadableError,
     beginning,
+    end,
     sentence_of,
 )
 from stunwatch.ingest.replay.wrapped import WrappedRecords, unwrap
@@ -45,6 +47,8 @@ from stunwatch.ingest.vm_paths import TAILED_BY_DEFAULT, vm_of
 # more lines, because a log may begin with a long dump.
 _SNIFF_BYTES, _PROMISED_LINES, _SNIFF_LINES = 256 << 10, 400, 100
 _HEAD_BYTES = 4 << 10  # longer than any head
+_FEW_LINES = 5
+_LAST_LINES = 3  # the last ones may be continuation lines
 # Names of logs. A file with such a name is shipped, or reported, whatever it contains.
 _LOG_NAME = re.compile(
     r"(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
@@ -119,6 +123,7 @@ class SourceFile:
     first_event_time: str  # the modification time if the file contains no time
     named_host: str | None = None  # the host that its first lines name
     is_wrapped: bool = False  # its lines are wrapped: see wrapped.py
+    is_newest_first: bool = False  # its lines are sorted from the newest to the oldest
 
     @property
     def owner(self) -> tuple[str, str | None, str | None, str | None]:
@@ -214,7 +219,9 @@ class _Planner:
         except BaseException:
             self._plan.close()
             raise
-        self._plan.files.sort(key=lambda file: (file.first_event_time[:-1], _natural(file.name)))
+        self._plan.files.sort(
+            key=lambda file: (_sortable(file.first_event_time), _natural(file.name))
+        )
         return self._plan
 
     def _problem(self, name: str, sentence: str, *, is_failure: bool = True) -> None:
@@ -381,7 +388,16 @@ class _Planner:
             if vm is None and not is_wrapped:  # a wrapped line may contain its VM
                 raise UnreadableError(NO_VM_OF_FILE)
         first_line = strip_terminator(head.partition(b"\n")[0])
-        first_event_time, named_host = self._start(candidate, kind, head, is_wrapped)
+        first_event_time, named_host = utc_text(candidate.written_at), None
+        is_newest_first = False
+        if kind in ("syslog", "vmware_log"):
+            found = self._first(candidate, kind, is_wrapped, _whole_lines(head))
+            first_event_time, named_host = found or (first_event_time, named_host)
+            is_newest_first = self._is_newest_first(candidate, kind, is_wrapped, head)
+        if is_newest_first:
+            last_lines = end(candidate.path, _SNIFF_BYTES, self._limits).split(b"\n")
+            found = self._first(candidate, kind, is_wrapped, reversed(last_lines))
+            first_event_time = found[0] if found else first_event_time
         return SourceFile(
             path=candidate.path,
             name=candidate.name,
@@ -395,24 +411,47 @@ class _Planner:
             first_event_time=first_event_time,
             named_host=named_host,
             is_wrapped=is_wrapped,
+            is_newest_first=is_newest_first,
         )
 
-    def _start(
-        self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
-    ) -> tuple[str, str | None]:
-        """Return the first event time of a file, and the host that the lines until then name."""
-        if kind in ("syslog", "vmware_log"):
-            lines = (WrappedRecords if is_wrapped else LineRecords)(
-                Origin(run_id="", source=kind, file=candidate.name),
-                written_at=candidate.written_at,
-                zone=self._options.zone,
-                year=self._options.year,
-            )
-            for raw in _whole_lines(head):
-                record = lines.make(strip_terminator(raw), "")
-                if lines.last_event_time is not None:
-                    return lines.last_event_time, record.get("host")
-        return utc_text(candidate.written_at), None
+    def _first(
+        self, candidate: _Candidate, kind: str, is_wrapped: bool, lines: Iterable[bytes]
+    ) -> tuple[str, str | None] | None:
+        """Return the event time of the first line that has one, and the host that it names."""
+        maker = (WrappedRecords if is_wrapped else LineRecords)(
+            Origin(run_id="", source=kind, file=candidate.name),
+            written_at=candidate.written_at,
+            zone=self._options.zone,
+            year=self._options.year,
+        )
+        for raw in lines:
+            record = maker.make(strip_terminator(raw), "")
+            if maker.last_event_time is not None:
+                return maker.last_event_time, record.get("host")
+        return None
+
+    def _is_newest_first(
+        self, candidate: _Candidate, kind: str, is_wrapped: bool, head: bytes
+    ) -> bool:
+        """Return True if most lines of the file's beginning are older than the line before.
+
+        Exports of Splunk, Kibana and Graylog are sorted so. Logs are not: nearly always the first
+        line is older than the last one, and then no other line is parsed.
+        """
+
+        def times(lines: Iterable[bytes]) -> list[str]:
+            each = (self._first(candidate, kind, is_wrapped, [line]) for line in lines)
+            return [_sortable(one[0]) for one in each if one is not None]
+
+        lines = _whole_lines(head)
+        ends = times(lines[:1] + lines[-_LAST_LINES:])
+        if len(ends) < 2 or ends[0] <= ends[-1]:
+            return False
+        found = times(lines[:_SNIFF_LINES])
+        falls = sum(later < one for one, later in pairwise(found))
+        rises = sum(later > one for one, later in pairwise(found))
+        # A few lines are in order anyway (HELD_BACK), and one fall may be a change of year.
+        return falls > 2 * rises + _FEW_LINES
 
     def _archive(self, archive: _Candidate, kind: str) -> None:
         """Unpack the logs of an archive and add them."""
@@ -552,6 +591,10 @@ def _host_of(candidate: _Candidate) -> str | None:
     folder, _, below = candidate.inner.partition("/")
     host = candidate.root if candidate.root_is_host else folder if below else ""
     return host if host and host not in _NO_HOSTS else None
+
+
+def _sortable(event_time: str) -> str:
+    return event_time.removesuffix("Z")
 
 
 def _natural(name: str) -> list[tuple[str, int]]:

@@ -144,7 +144,8 @@ _COMPRESSIONS = (
         fault=f"is damaged, or needs more than {_XZ_MEMORY_BYTES >> 20} MiB of memory",
     ),
 )
-_MAGIC_BYTES = max(len(each.magic) for each in _COMPRESSIONS)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+MAGIC_BYTES = max(len(each.magic) for each in _COMPRESSIONS)
 
 
 class Blocks:
@@ -166,7 +167,7 @@ class Blocks:
         """Yield blocks of at most 6 MiB, none empty."""
         try:
             with self._path.open("rb") as stream:
-                magic = stream.read(_MAGIC_BYTES)
+                magic = stream.read(MAGIC_BYTES)
                 stream.seek(0)
                 for compression in _COMPRESSIONS:
                     if magic.startswith(compression.magic):
@@ -218,6 +219,11 @@ class Blocks:
             )
 
 
+def is_plain(beginning: bytes) -> bool:
+    """Return True if Blocks yields a file as it is, by its first MAGIC_BYTES bytes."""
+    return not beginning.startswith((*_UTF16_MARKS, *(each.magic for each in _COMPRESSIONS)))
+
+
 def unpacks_to_more(limits: Limits) -> str:
     """Return the sentence about a compressed file or archive that is over its limit."""
     return (
@@ -228,7 +234,7 @@ def unpacks_to_more(limits: Limits) -> str:
 
 def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
     first = next(blocks, b"")
-    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if not first.startswith(_UTF16_MARKS):
         yield from chain([first] if first else [], blocks)
         return
     decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
@@ -303,6 +309,14 @@ def beginning(
         if not pieces:
             raise
     return b"".join(pieces)[:size]
+
+
+def end(path: Path, size: int, limits: Limits = LIMITS) -> bytes:
+    """Return the last decompressed bytes, about `size`. Reads the whole file."""
+    kept = b""
+    for block in Blocks(path, limits):
+        kept = (kept + block)[-size:]
+    return kept
 
 
 def sentence_of(problem: OSError | RuntimeError) -> str:

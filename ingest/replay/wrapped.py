@@ -1,5 +1,5 @@
-"""Unwraps lines that another program wrapped: in a field of a JSON object, after grep's file name
-and line number, in Kiwi's tab-separated columns, or in colour codes.
+"""Unwraps lines that another program wrapped: in a field of a JSON object or of a CSV row, after
+grep's file name and line number, in Kiwi's tab-separated columns, or in colour codes.
 
 Only `stunwatch replay` unwraps, and only files in which most lines are wrapped. In other files, a
 line that looks wrapped is a message text.
@@ -7,6 +7,7 @@ line that looks wrapped is a message text.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -37,15 +38,30 @@ JSON_WITHOUT_HEAD: Final = "JSON object with a message of unknown format or with
 # Whole lines first: Graylog and Elastic keep the original line next to the fields parsed from it.
 _MESSAGE_FIELDS = (
     ("event", "original"),
+    ("_source", "event", "original"),  # a document that was dumped from an index of Elastic
+    ("_source", "message"),
+    ("result", "_raw"),  # Splunk
+    ("_raw",),
     ("full_message",),
     ("message",),
     ("@message",),
     ("short_message",),
     ("log",),
     ("MESSAGE",),
+    ("_msg",),  # VictoriaLogs
+    ("line",),  # Loki
 )
 # Fields with the file from which an agent read the line.
-_FILE_FIELDS = (("log", "file", "path"), ("file",), ("filename",), ("path",), ("source",))
+_FILE_FIELDS = (
+    ("log", "file", "path"),
+    ("_source", "log", "file", "path"),
+    ("result", "source"),
+    ("labels", "filename"),
+    ("file",),
+    ("filename",),
+    ("path",),
+    ("source",),
+)
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
 # vmkernel.log:2024-…, /var/log/vmkernel.log:12:2024-…, 12:2024-…, C:\logs\vmkernel.log:12:2024-…
@@ -57,6 +73,7 @@ _KIWI = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[A-Za-z]\w{0,15}\.\w{1,15}\t\S{1,255}\t", re.ASCII
 )
 _MAX_FILES = 4096
+_MAX_COLUMNS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +104,10 @@ def unwrap(line: str) -> Iterator[Unwrapped]:
     grep = _GREP.match(plain)
     if grep is not None and grep.end():
         yield Unwrapped(plain[grep.end() :], prefix=grep[0], path=grep["path"])
+    if "," in plain or plain.startswith('"'):
+        # Every product orders its columns differently. The line is the longest, except for notes.
+        for text in sorted(_columns(plain), key=len, reverse=True):
+            yield Unwrapped(text)
     if plain != line:
         yield Unwrapped(plain)
 
@@ -161,6 +182,15 @@ class WrappedRecords(LineRecords):
             lines = self._files[path] = LineRecords(origin, **self._known)
             lines.program = program_of_file(path) or self.program
         return lines
+
+
+def _columns(line: str) -> list[str]:
+    """Parse a row of CSV; an empty list if it is not one."""
+    try:
+        row = next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+    return row[:_MAX_COLUMNS] if len(row) > 1 or line.startswith('"') else []
 
 
 def _json(line: str) -> dict[str, Any] | None:

@@ -16,7 +16,13 @@ from stunwatch.clickhouse import ClickHouse
 from stunwatch.ingest.records import generation_of
 from stunwatch.ingest.replay.esxtop import MAX_ROW_BYTES, is_header
 from stunwatch.ingest.replay.lines import batches
-from stunwatch.ingest.replay.streams import Blocks, UnreadableError, beginning
+from stunwatch.ingest.replay.streams import (
+    MAGIC_BYTES,
+    Blocks,
+    UnreadableError,
+    beginning,
+    is_plain,
+)
 
 LINES_AT_ONCE = 2_000_000
 """Maximum number of lines per query of `coverage`, so that it does not run out of memory."""
@@ -190,7 +196,7 @@ def _generation(path: Path) -> str | None:
 def _size(path: Path, stored_to: int) -> int:
     """Return the end of the last complete line in bytes, decompressed. Raises OSError."""
     with path.open("rb") as stream:
-        if stream.read(4).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        if not is_plain(stream.read(MAGIC_BYTES)):
             return _decompressed_size(path)
         size = end = stream.seek(min(stored_to, path.stat().st_size))
         while block := stream.read(1 << 20):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import resource
 from collections import Counter
@@ -80,6 +81,37 @@ def test_rotated_files_and_logs_of_one_host_are_merged(tmp_path: Path) -> None:
     # A rotation ends nothing: one progress record, after the last line.
     assert ends_of(found) == [(BACKFILL, "esx1", moment(298.5))]
     assert found[-1][2]["kind"] == "progress"
+
+
+@pytest.mark.parametrize("name", ["export.csv", "export.csv.gz"])
+@pytest.mark.parametrize("stamp", ["", "%b %d %H:%M:%S"], ids=["with years", "without years"])
+def test_an_export_that_is_newest_first_is_read_from_its_end(
+    tmp_path: Path, name: str, stamp: str
+) -> None:
+    """As Splunk, Kibana and Graylog sort it, beside a log of the same host over a year's end."""
+    newyear = datetime(2023, 1, 1, tzinfo=UTC)
+    times = [newyear + timedelta(seconds=second) for second in range(-6_000, 6_000)]
+    rows = ['"_raw","_time"']
+    for at in reversed(times):
+        shown = at.strftime(stamp) if stamp else f"{at:%Y-%m-%dT%H:%M:%S}.000Z"
+        rows.append(f'"<14>{shown} esx1 vmkernel: cpu1:2)line {at:%d.%H:%M:%S}","{at:%H:%M:%S}"')
+    write(tmp_path / name, rows)
+    os.utime(tmp_path / name, (newyear.timestamp() + 90_000, newyear.timestamp() + 90_000))
+    write(
+        tmp_path / "all.log",
+        [f"<14>{at:%Y-%m-%dT%H:%M:%SZ} esx1 vmkernel: cpu1:2)x" for at in times[::7]],
+    )
+    found = [record for _, _, record in messages_of(tmp_path) if record.get("kind") == "line"]
+    found_times = [record["event_time"][:19] for record in found]
+    assert found_times == sorted(found_times)
+    exported = [record for record in found if record["message"] != "x"]
+    assert [f"line {at:%d.%H:%M:%S}" for at in times] == [each["message"] for each in exported]
+    assert [f"{at:%Y-%m-%dT%H:%M:%S}" for at in times] == [
+        each["event_time"][:19] for each in exported
+    ]
+    offsets = [each["offset"] for each in exported]
+    assert offsets == sorted(offsets)
+    assert offsets[0] == 0
 
 
 def test_files_of_a_relay_mix_hosts(tmp_path: Path) -> None:

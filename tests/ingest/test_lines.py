@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import tracemalloc
 from collections.abc import Iterator
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stunwatch.ingest.records import strip_terminator
-from stunwatch.ingest.replay.lines import Line, batches
+from stunwatch.ingest.replay import lines
+from stunwatch.ingest.replay.lines import Line, backwards, batches
 
 
 def lines_of(*blocks: bytes, max_bytes: int = 100) -> list[Line]:
@@ -75,3 +79,28 @@ def test_the_sizes_of_blocks_do_not_change_the_lines(
         kept = strip_terminator(whole) if len(bare) <= max_bytes + 1 else bare[: max_bytes + 1]
         assert raw == kept
         offset += len(whole)
+
+
+@given(
+    st.binary(max_size=300).map(lambda content: content.replace(b"\0", b"")),
+    st.integers(1, 50),
+    st.integers(5, 400),
+)
+def test_a_file_has_the_same_lines_from_its_end(
+    content: bytes, block_bytes: int, max_bytes: int
+) -> None:
+    with mock.patch.object(lines, "_BLOCK_BYTES", block_bytes):
+        found = [line for batch in backwards(io.BytesIO(content), max_bytes) for line in batch]
+    assert found == [
+        (line, len(content) - offset - line_bytes, line_bytes)
+        for line, offset, line_bytes in reversed(lines_of(content, max_bytes=max_bytes))
+    ]
+
+
+def test_a_long_line_takes_little_memory_from_its_end() -> None:
+    content = io.BytesIO(b"first\n" + b"x" * 20_000_000 + b"\n")
+    tracemalloc.start()
+    found = [line for batch in backwards(content, 20) for line in batch]
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert found == [(b"x" * 21, 0, 20_000_001), (b"first", 20_000_001, 6)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Callable
@@ -34,6 +36,12 @@ def wrap(line: str, **fields: Any) -> str:
     return json.dumps({"@timestamp": "2024-05-06T08:00:00Z", "host": {"name": "relay01"}, **fields})
 
 
+def row(*values: str, quoting: int = csv.QUOTE_ALL) -> str:
+    file = io.StringIO()
+    csv.writer(file, quoting=quoting, lineterminator="").writerow(values)
+    return file.getvalue()
+
+
 WRAPPINGS: dict[str, Callable[[str], str]] = {
     "Filebeat": lambda line: wrap(line, message=line, log={"source": {"address": "192.0.2.9:514"}}),
     "Logstash": lambda line: wrap(line, **{"@version": "1", "message": line, "host": "relay01"}),
@@ -47,6 +55,20 @@ WRAPPINGS: dict[str, Callable[[str], str]] = {
     "@message": lambda line: json.dumps({"@message": line}),
     "a container's log": lambda line: wrap(line, log=line + "\n", stream="stdout"),
     "journald": lambda line: wrap(line, MESSAGE=line, _HOSTNAME="relay01"),
+    "Splunk's JSON": lambda line: json.dumps(
+        {"preview": False, "offset": 3, "result": {"_raw": line, "_time": "2024-05-06 07:08:09"}}
+    ),
+    "a dump of an index": lambda line: json.dumps(
+        {"_index": "esx-2024", "_id": "x", "_source": {"message": line, "tags": ["esx"]}}
+    ),
+    "VictoriaLogs": lambda line: json.dumps({"_time": "2024-05-06T07:08:09Z", "_msg": line}),
+    "Loki": lambda line: json.dumps({"labels": {"host": "relay01"}, "line": line}),
+    "Splunk's CSV": lambda line: row(line, "2024-05-06T09:08:09.000+0200", "relay01", "esxi", '""'),
+    "Kibana's CSV": lambda line: row(
+        "May 6, 2024 @ 09:08:09.123", "relay01", line, quoting=csv.QUOTE_MINIMAL
+    ),
+    "Graylog's CSV": lambda line: row("2024-05-06T07:08:09.123Z", "192.0.2.17", line),
+    "one column of CSV": row,
     "Kiwi": lambda line: f"2024-05-06 09:08:09\tLocal4.Info\t192.0.2.17\t{line}",
     "grep -H": lambda line: f"all.log:{line}",
     "grep -n": lambda line: f"12:{line}",
