@@ -123,13 +123,18 @@ def statements(
     return filled("detect.sql", given)
 
 
-def windows(samples: DataStream) -> DataStream:
-    """Aggregate rows of SAMPLE_TYPE in the JVM; windows.sql names the result."""
+def windows(samples: DataStream, most_kept: int = 0) -> DataStream:
+    """Aggregate rows of SAMPLE_TYPE in the JVM; windows.sql names the result.
+
+    `most_kept` limits the objects whose windows a JVM keeps; 0: as many as its heap allows.
+    """
     jvm = get_gateway().jvm
     limits = jvm.java.util.HashMap()
     for name, limit in detector("latency").thresholds.items():
         limits.put(name, float(limit))
-    return DataStream(jvm.io.github.stunwatch.SampleWindows.of(samples._j_data_stream, limits))
+    return DataStream(
+        jvm.io.github.stunwatch.SampleWindows.of(samples._j_data_stream, limits, most_kept)
+    )
 
 
 def _origin(topic: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -72,7 +73,7 @@ SAMPLES = [
 ]
 
 
-Collect = Callable[[list[dict[str, Any]]], Found]
+Collect = Callable[..., Found]
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def collected(java_classes: str) -> Collect:
     return partial(collect, java_classes)
 
 
-def collect(java_classes: str, samples: list[dict[str, Any]]) -> Found:
+def collect(java_classes: str, samples: list[dict[str, Any]], most_kept: int = 0) -> Found:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -91,7 +92,7 @@ def collect(java_classes: str, samples: list[dict[str, Any]]) -> Found:
     # One source, so that the samples arrive in this order.
     stream = env.from_collection(rows, SAMPLE_TYPE).set_parallelism(1)
     found: Found = {}
-    with windows(stream).execute_and_collect() as results:
+    with windows(stream, most_kept).execute_and_collect() as results:
         for kind, owner, host, run_id, event_time, message in results:
             told = orjson.loads(message) if message else {}
             named = {"owner": owner, "host": host, "run_id": run_id, "event_time": event_time}
@@ -228,6 +229,9 @@ BAD: list[dict[str, Any]] = [
     {"event_time": "0001-01-01T00:00:00Z"},
     {"event_time": None},
     {"host": None},
+    {"host": "a|b"},
+    {"object_class": "scsi|device"},
+    {"run_id": "a b"},
     {"device": None},
     {"object_class": None},
     {"kind": None},
@@ -246,3 +250,16 @@ def test_bad_samples_stop_nothing(collected: Collect) -> None:
     of_device = [each for each in found["window"] if each["device"] == "naa.steady"]
     assert sum(each["samples"] for each in of_device if each["host"] == HOST) >= len(good)
     assert all(b"NaN" not in each["message"].encode() for each in found["window"])
+
+
+def test_the_number_of_objects_is_limited(collected: Collect) -> None:
+    """Samples of further objects are refused. The end of a replay makes room."""
+    wide = [
+        each
+        for number in range(30)
+        for each in series("naa.a|b" if not number else f"naa.{number}", 5, [3.0, 4.0])
+    ]
+    found = collected([*wide, progress(), *wide, progress()], most_kept=20)
+    kept = ["naa.a|b", *(f"naa.{number}" for number in range(1, 20))]
+    assert Counter(each["device"] for each in found["window"]) == dict.fromkeys(kept, 2)
+    assert {each["samples"] for each in found["window"]} == {2}

@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.MapState;
 import org.apache.flink.api.common.state.MapStateDescriptor;
@@ -67,12 +68,21 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     static final int WINDOWS_AFTER_SLOW = 30;
     /** Most objects of one host. */
     static final int MOST_OBJECTS = 20_000;
+    /**
+     * Heap of the JVM for each object that is kept. An object takes 600 to 900 bytes, and as much again
+     * while a checkpoint is written. The rest is for the other operators.
+     */
+    static final long HEAP_BYTES_PER_OBJECT = 4_096;
     /** Most samples of a minute whose percentile is computed; esxtop has at most 30. */
     static final int MOST_VALUES = 600;
     /** Times beyond are not times of samples: 1970 to 2262. */
     private static final long LAST_MS = 9_214_646_400_000L;
 
+    /** How many objects all tasks of this JVM keep. */
+    private static final AtomicLong KEPT = new AtomicLong();
+
     private final HashMap<String, Double> limits;
+    private final long mostKept;
 
     private transient ValueState<Host> hosts;
     private transient MapState<String, Measured> objects;
@@ -81,14 +91,17 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     private transient HostsSeen hostsSeen;
     private transient long silentFromMs;
     private transient boolean hasRead;
+    private transient long instance;
+    private transient long kept;
     private transient Counter late;
     private transient Counter refused;
     private transient Counter failed;
     private transient String parsedText;
     private transient long parsedMs;
 
-    private SampleWindows(HashMap<String, Double> limits) {
+    private SampleWindows(HashMap<String, Double> limits, long mostKept) {
         this.limits = limits;
+        this.mostKept = mostKept;
     }
 
     /** The fields of the input, in this order. */
@@ -104,14 +117,15 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
      *
      * @param samples rows with {@link #FIELDS}; `origin` is never NULL
      * @param limits the thresholds of the latency detector, by name
+     * @param mostKept how many objects all tasks of a JVM keep at most; 0 for as many as its heap allows
      */
-    public static DataStream<Row> of(DataStream<Row> samples, Map<String, Double> limits) {
+    public static DataStream<Row> of(DataStream<Row> samples, Map<String, Double> limits, long mostKept) {
         TypeInformation<Row> type =
                 Types.ROW_NAMED(
                         new String[] {"kind", "owner", "host", "run_id", "event_time", "message"},
                         Types.STRING, Types.STRING, Types.STRING, Types.STRING, Types.STRING, Types.STRING);
         return samples.keyBy(new RunAndOwner(), Types.STRING)
-                .process(new SampleWindows(new HashMap<>(limits)), type)
+                .process(new SampleWindows(new HashMap<>(limits), mostKept), type)
                 .name("sample windows")
                 .uid("sample-windows");
     }
@@ -130,16 +144,57 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         public long timerMs;
         public int objects;
         public String newest;
+        /** The instance of this function that has counted these objects. */
+        public long countedBy;
     }
+
+    /** The names of an object. All but run and log key are in the key of the map of objects. */
+    private record Name(String runId, String owner, String origin, String objectClass, String device, String host) {
+
+        static Name of(Row row) {
+            return new Name(
+                    (String) row.getField(11),
+                    (String) row.getField(0),
+                    (String) row.getField(4),
+                    (String) row.getField(5),
+                    (String) row.getField(6),
+                    (String) row.getField(3));
+        }
+
+        /** Reverses {@link RunAndOwner} and {@link #inMap}. */
+        static Name of(String key, String inMap) {
+            int space = key.indexOf(' ');
+            int first = inMap.indexOf('|');
+            int second = inMap.indexOf('|', first + 1);
+            int last = inMap.lastIndexOf('|');
+            return new Name(
+                    key.substring(0, space),
+                    known(key.substring(space + 1)),
+                    inMap.substring(0, first),
+                    inMap.substring(first + 1, second),
+                    inMap.substring(second + 1, last),
+                    known(inMap.substring(last + 1)));
+        }
+
+        /** Text that was null is `null` in a key. */
+        private static String known(String text) {
+            return text.equals("null") ? null : text;
+        }
+
+        /** True if {@link #of(String, String)} can read the key: only a device may contain the separator. */
+        boolean isPlain() {
+            return runId.indexOf(' ') < 0 && objectClass.indexOf('|') < 0 && (host == null || host.indexOf('|') < 0);
+        }
+
+        String inMap() {
+            return origin + "|" + objectClass + "|" + device + "|" + host;
+        }
+    }
+
+    private static final Count NOTHING = new Count();
 
     /** One object of a host: its clock and its open windows. Times in ms since 1970. */
     public static final class Measured {
-        public String owner;
-        public String host;
-        public String objectClass;
-        public String device;
-        public String origin;
-        public String runId;
         public long arrivedMs;
         public long clockMs;
         /** Windows that end until then are closed. */
@@ -159,8 +214,10 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         public double limitMs;
         public int samples;
         public long lastMs;
-        public Count main = new Count();
-        public Count kavg = new Count();
+        /** Null as long as no sample is above the threshold that ends an episode. */
+        public Count main;
+
+        public Count kavg;
     }
 
     /** The samples of a window that are above a threshold. */
@@ -172,11 +229,10 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         public double peak;
         public double sum;
 
-        void add(long atMs, double value, double limit, double closing, double weight, Limits by) {
-            if (by.isAbove(value, limit, closing, weight)) {
-                warm++;
-            }
-            if (!by.isAbove(value, limit, limit, weight)) {
+        /** Adds a sample that is above `closing`. */
+        void add(long atMs, double value, boolean isSlow) {
+            warm++;
+            if (!isSlow) {
                 return;
             }
             firstMs = slow == 0 ? atMs : Math.min(firstMs, atMs);
@@ -185,11 +241,6 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
             sum += value;
             slow++;
         }
-    }
-
-    /** Decides whether a latency counts, by the number of commands. */
-    interface Limits {
-        boolean isAbove(double value, double limit, double least, double weight);
     }
 
     /** One minute of an object. */
@@ -214,6 +265,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
                         .getMapState(
                                 new MapStateDescriptor<>("objects", Types.STRING, Types.POJO(Measured.class)));
         json = new ObjectMapper();
+        instance = System.nanoTime() + getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
         hostsSeen = new HostsSeen();
         late = getRuntimeContext().getMetricGroup().counter("late_samples");
         refused = getRuntimeContext().getMetricGroup().counter("refused_samples");
@@ -223,6 +275,12 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         } catch (NoSuchAlgorithmException error) {
             throw new IllegalStateException(error); // every JVM has it
         }
+    }
+
+    @Override
+    public void close() {
+        KEPT.addAndGet(-kept);
+        kept = 0;
     }
 
     @Override
@@ -260,40 +318,44 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         if (runId.equals(LIVE) && hostsSeen.isFirst(host, (String) row.getField(1), nowMs)) {
             out.collect(Row.of("seen", owner, host, runId, row.getField(1), null));
         }
-        String objectClass = (String) row.getField(5);
-        String device = (String) row.getField(6);
+        Name name = Name.of(row);
         Double davg = finite(row.getField(7));
         Double main = davg == null ? finite(row.getField(9)) : davg;
-        if (main == null || objectClass == null || device == null || objectClass.equals("device_world")) {
+        if (main == null
+                || name.objectClass == null
+                || name.device == null
+                || name.objectClass.equals("device_world")) {
             return;
         }
-        Measured each = measured(row, context, nowMs);
+        String inMap = name.inMap();
+        Measured each = name.isPlain() ? measured(inMap, row, context, nowMs) : null;
         if (each == null) {
             refused.inc();
             return;
         }
         if (atMs < each.clockMs - CLOCK_RESET_MS) {
-            closeShorts(each, Long.MAX_VALUE, out);
-            closeMinutes(each, Long.MAX_VALUE, out);
+            closeShorts(name, each, Long.MAX_VALUE, out);
+            closeMinutes(name, each, Long.MAX_VALUE, out);
             each.clockMs = 0;
             each.shortClosedMs = 0;
             each.minuteClosedMs = 0;
         }
         each.arrivedMs = nowMs;
         each.clockMs = Math.max(each.clockMs, atMs);
-        boolean isLate = add(each, atMs, davg == null, main, finite(row.getField(8)), finite(row.getField(10)));
+        boolean isLate =
+                add(name, each, atMs, davg == null, main, finite(row.getField(8)), finite(row.getField(10)));
         if (isLate) {
             late.inc();
-            out.collect(Row.of("late", owner, host, runId, row.getField(1), lateMessage(each, atMs)));
+            out.collect(Row.of("late", owner, host, runId, row.getField(1), lateMessage(name, atMs)));
         }
-        closeShorts(each, each.clockMs - LATENESS_MS, out);
-        closeMinutes(each, each.clockMs - LATENESS_MS, out);
-        objects.put(name(each), each);
+        closeShorts(name, each, each.clockMs - LATENESS_MS, out);
+        closeMinutes(name, each, each.clockMs - LATENESS_MS, out);
+        objects.put(inMap, each);
     }
 
     @Override
     public void onTimer(long timestamp, OnTimerContext context, Collector<Row> out) throws Exception {
-        Host host = hosts.value();
+        Host host = counted(hosts.value());
         if (host == null) {
             return;
         }
@@ -310,15 +372,12 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
             Measured each = entry.getValue();
             long silentMs = timestamp - Math.max(each.arrivedMs, silentFromMs);
             boolean hasShorts = each.shorts.length > 0 && silentMs >= SILENCE_MS;
-            long most = each.origin.equals("vcenter") ? VCENTER_SILENCE_MS : MINUTE_SILENCE_MS;
+            long most = entry.getKey().startsWith("vcenter|") ? VCENTER_SILENCE_MS : MINUTE_SILENCE_MS;
             boolean hasMinutes = each.minutes.length > 0 && silentMs >= most;
-            if (hasShorts) {
-                closeShorts(each, Long.MAX_VALUE, out);
-            }
-            if (hasMinutes) {
-                closeMinutes(each, Long.MAX_VALUE, out);
-            }
             if (hasShorts || hasMinutes) {
+                Name name = Name.of(context.getCurrentKey(), entry.getKey());
+                closeShorts(name, each, hasShorts ? Long.MAX_VALUE : 0, out);
+                closeMinutes(name, each, hasMinutes ? Long.MAX_VALUE : 0, out);
                 entry.setValue(each);
             }
             if (silentMs >= FORGET_MS) {
@@ -329,6 +388,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
             objects.remove(name);
         }
         host.objects -= forgotten.size();
+        count(-forgotten.size());
         if (host.objects > 0) {
             schedule(host, timestamp + SILENCE_MS, context);
         } else {
@@ -336,33 +396,45 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         }
     }
 
-    /** Returns the state of a sample's object; null if its host has too many. */
-    private Measured measured(Row row, Context context, long nowMs) throws Exception {
-        Measured fresh = new Measured();
-        fresh.owner = (String) row.getField(0);
-        fresh.host = (String) row.getField(3);
-        fresh.origin = (String) row.getField(4);
-        fresh.objectClass = (String) row.getField(5);
-        fresh.device = (String) row.getField(6);
-        fresh.runId = (String) row.getField(11);
-        Host host = hosts.value();
+    /** Returns the state of a sample's object; null if its host or this JVM has too many. */
+    private Measured measured(String inMap, Row row, Context context, long nowMs) throws Exception {
+        Host host = counted(hosts.value());
+        Measured known = host == null ? null : objects.get(inMap);
+        if (known == null && (host != null && host.objects >= MOST_OBJECTS || KEPT.get() >= mostKept())) {
+            return null;
+        }
         if (host == null) {
             host = new Host();
-            host.arrivedMs = nowMs;
-            boolean isLive = fresh.runId.equals(LIVE);
+            host.countedBy = instance;
+            boolean isLive = LIVE.equals(row.getField(11));
             schedule(host, nowMs + (isLive ? SILENCE_MS : FORGET_MS), context);
         }
         host.arrivedMs = nowMs;
         host.newest = (String) row.getField(1);
-        Measured known = objects.get(name(fresh));
         if (known == null) {
-            if (host.objects >= MOST_OBJECTS) {
-                return null;
-            }
             host.objects++;
+            count(1);
         }
         hosts.update(host);
-        return known == null ? fresh : known;
+        return known == null ? new Measured() : known;
+    }
+
+    /** Counts the objects of a host that was restored from a checkpoint. Returns the host. */
+    private Host counted(Host host) {
+        if (host != null && host.countedBy != instance) {
+            host.countedBy = instance;
+            count(host.objects);
+        }
+        return host;
+    }
+
+    private void count(long more) {
+        kept += more;
+        KEPT.addAndGet(more);
+    }
+
+    private long mostKept() {
+        return mostKept > 0 ? mostKept : Runtime.getRuntime().maxMemory() / HEAP_BYTES_PER_OBJECT;
     }
 
     private void schedule(Host host, long atMs, Context context) throws Exception {
@@ -373,40 +445,40 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
 
     /** Closes all windows of a key, and drops its state. */
     private void end(Context context, Collector<Row> out) throws Exception {
-        Host host = hosts.value();
+        Host host = counted(hosts.value());
         if (host == null) {
             return;
         }
-        Measured last = null;
-        for (Measured each : objects.values()) {
-            closeShorts(each, Long.MAX_VALUE, out);
-            closeMinutes(each, Long.MAX_VALUE, out);
-            last = each;
+        Name last = null;
+        for (Map.Entry<String, Measured> entry : objects.entries()) {
+            last = Name.of(context.getCurrentKey(), entry.getKey());
+            closeShorts(last, entry.getValue(), Long.MAX_VALUE, out);
+            closeMinutes(last, entry.getValue(), Long.MAX_VALUE, out);
         }
         if (last != null) {
             out.collect(Row.of("progress", last.owner, last.host, last.runId, host.newest, null));
         }
         context.timerService().deleteProcessingTimeTimer(host.timerMs);
+        count(-host.objects);
         objects.clear();
         hosts.clear();
     }
 
     /** Adds a sample to its windows. Returns true if one of them is closed. */
-    private boolean add(Measured each, long atMs, boolean isGavg, double main, Double kavg, Double commands) {
+    private boolean add(
+            Name name, Measured each, long atMs, boolean isGavg, double main, Double kavg, Double commands) {
         boolean isLate = false;
         long endMs = atMs - atMs % SHORT_MS + SHORT_MS;
         if (endMs <= each.shortClosedMs) {
             isLate = true;
-        } else if (!isLocalBootDisk(each.device)) {
-            ShortWindow window = shortWindow(each, endMs, isGavg);
+        } else if (!isLocalBootDisk(name.device)) {
+            ShortWindow window = shortWindow(name, each, endMs, isGavg);
             double weight = commands == null ? limit("enough_commands_per_second_count") : commands;
-            double closing = limit("closing_percent") / 100;
             window.samples++;
             window.lastMs = Math.max(window.lastMs, atMs);
-            window.main.add(atMs, main, window.limitMs, window.limitMs * closing, weight, this::isAbove);
+            window.main = added(window.main, atMs, main, window.limitMs, weight);
             if (kavg != null) {
-                double most = limit("kavg_ms");
-                window.kavg.add(atMs, kavg, most, most * closing, weight, this::isAbove);
+                window.kavg = added(window.kavg, atMs, kavg, limit("kavg_ms"), weight);
             }
         }
         long startMs = atMs - atMs % MINUTE_MS;
@@ -433,6 +505,16 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         return isLate;
     }
 
+    /** Adds a sample to a count if it is above a threshold. Returns the count; null if nothing counts. */
+    private Count added(Count known, long atMs, double value, double limitMs, double weight) {
+        if (!isAbove(value, limitMs, limitMs * limit("closing_percent") / 100, weight)) {
+            return known;
+        }
+        Count count = known == null ? new Count() : known;
+        count.add(atMs, value, isAbove(value, limitMs, limitMs, weight));
+        return count;
+    }
+
     /**
      * True if a latency above `least` counts. One slow command among few is not significant: either
      * there are enough commands, or their latency is many times the threshold.
@@ -452,15 +534,15 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         return limits.get(name);
     }
 
-    private double limitOf(Measured each, boolean isGavg) {
+    private double limitOf(Name name, boolean isGavg) {
         if (isGavg) {
-            return limit(each.objectClass.equals("nfs_volume") ? "gavg_nfs_ms" : "gavg_virtual_disk_ms");
+            return limit(name.objectClass.equals("nfs_volume") ? "gavg_nfs_ms" : "gavg_virtual_disk_ms");
         }
-        boolean isFlash = each.device.startsWith("eui.") || each.device.startsWith("t10.NVMe");
+        boolean isFlash = name.device.startsWith("eui.") || name.device.startsWith("t10.NVMe");
         return limit(isFlash ? "davg_nvme_ms" : "davg_ms");
     }
 
-    private ShortWindow shortWindow(Measured each, long endMs, boolean isGavg) {
+    private ShortWindow shortWindow(Name name, Measured each, long endMs, boolean isGavg) {
         for (ShortWindow window : each.shorts) {
             if (window.endMs == endMs && window.isGavg == isGavg) {
                 return window;
@@ -469,7 +551,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         ShortWindow window = new ShortWindow();
         window.endMs = endMs;
         window.isGavg = isGavg;
-        window.limitMs = limitOf(each, isGavg);
+        window.limitMs = limitOf(name, isGavg);
         each.shorts = Arrays.copyOf(each.shorts, each.shorts.length + 1);
         each.shorts[each.shorts.length - 1] = window;
         return window;
@@ -489,14 +571,14 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     }
 
     /** Emits and removes the 10 s windows that end until a time, in their order. */
-    private void closeShorts(Measured each, long untilMs, Collector<Row> out) {
+    private void closeShorts(Name name, Measured each, long untilMs, Collector<Row> out) {
         Arrays.sort(each.shorts, (one, other) -> Long.compare(one.endMs, other.endMs));
         int closed = 0;
         while (closed < each.shorts.length && each.shorts[closed].endMs <= untilMs) {
             ShortWindow window = each.shorts[closed++];
             each.shortClosedMs = window.endMs;
             if (isNearSlow(each, window)) {
-                out.collect(shortRow(each, window));
+                out.collect(shortRow(name, window));
             }
         }
         if (closed > 0) {
@@ -505,13 +587,13 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     }
 
     /** Emits and removes the minutes that end until a time, in their order. */
-    private void closeMinutes(Measured each, long untilMs, Collector<Row> out) {
+    private void closeMinutes(Name name, Measured each, long untilMs, Collector<Row> out) {
         Arrays.sort(each.minutes, (one, other) -> Long.compare(one.startMs, other.startMs));
         int closed = 0;
         while (closed < each.minutes.length && each.minutes[closed].startMs + MINUTE_MS <= untilMs) {
             Minute minute = each.minutes[closed++];
             each.minuteClosedMs = minute.startMs + MINUTE_MS;
-            out.collect(minuteRow(each, minute));
+            out.collect(minuteRow(name, minute));
         }
         if (closed > 0) {
             each.minutes = Arrays.copyOfRange(each.minutes, closed, each.minutes.length);
@@ -520,7 +602,7 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
 
     /** True if the latency detector needs a window. Nearly all windows are dropped here. */
     private static boolean isNearSlow(Measured each, ShortWindow window) {
-        boolean isSlow = window.main.slow + window.kavg.slow > 0;
+        boolean isSlow = slow(window.main) + slow(window.kavg) > 0;
         int since = isSlow ? 0 : (window.isGavg ? each.gavgSinceSlow : each.davgSinceSlow) + 1;
         since = Math.min(since, WINDOWS_AFTER_SLOW + 1);
         if (window.isGavg) {
@@ -531,23 +613,28 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         return since <= WINDOWS_AFTER_SLOW;
     }
 
-    private Row shortRow(Measured each, ShortWindow window) {
+    private Row shortRow(Name name, ShortWindow window) {
         ObjectNode told = json.createObjectNode();
         told.put("short_window_seconds", SHORT_MS / 1000);
         told.put("short_window_end", text(window.endMs - 1));
         told.put("last_at", text(window.lastMs));
-        told.put("object_class", each.objectClass);
-        told.put("device", each.device);
-        told.put("origin", each.origin);
+        told.put("object_class", name.objectClass);
+        told.put("device", name.device);
+        told.put("origin", name.origin);
         told.put("metric", window.isGavg ? "gavg" : "davg");
         told.put("limit_ms", window.limitMs);
         told.put("samples", window.samples);
         write(told, "", window.main);
         write(told, "kavg_", window.kavg);
-        return Row.of("short_window", each.owner, each.host, each.runId, utc(window.lastMs), told.toString());
+        return Row.of("short_window", name.owner, name.host, name.runId, utc(window.lastMs), told.toString());
     }
 
-    private static void write(ObjectNode told, String prefix, Count count) {
+    private static int slow(Count count) {
+        return count == null ? 0 : count.slow;
+    }
+
+    private static void write(ObjectNode told, String prefix, Count found) {
+        Count count = found == null ? NOTHING : found;
         boolean isSlow = count.slow > 0;
         told.put(prefix + "slow", count.slow);
         told.put(prefix + "warm", count.warm);
@@ -557,17 +644,17 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         told.put(prefix + "sum_ms", count.sum);
     }
 
-    private Row minuteRow(Measured each, Minute minute) {
+    private Row minuteRow(Name name, Minute minute) {
         ObjectNode told = json.createObjectNode();
-        told.put("event_id", eventId(each, minute.startMs));
+        told.put("event_id", eventId(name, minute.startMs));
         told.put("detector", "latency_windows");
         told.put("revision", minute.samples);
         told.put("is_deleted", 0);
-        told.put("run_id", each.runId);
-        told.put("host", each.host);
-        told.put("object_class", each.objectClass);
-        told.put("device", each.device);
-        told.put("origin", each.origin);
+        told.put("run_id", name.runId);
+        told.put("host", name.host);
+        told.put("object_class", name.objectClass);
+        told.put("device", name.device);
+        told.put("origin", name.origin);
         told.put("window_seconds", MINUTE_MS / 1000);
         told.put("window_start", utc(minute.startMs));
         told.put("window_end", utc(minute.startMs + MINUTE_MS));
@@ -578,28 +665,28 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         told.put("max_kavg_ms", minute.kavgSamples == 0 ? null : minute.kavgMax);
         told.put("commands", minute.commandsSamples == 0 ? null : minute.commandsSum / minute.commandsSamples * 60);
         told.put("samples", minute.samples);
-        return Row.of("window", each.owner, each.host, each.runId, utc(minute.startMs), told.toString());
+        return Row.of("window", name.owner, name.host, name.runId, utc(minute.startMs), told.toString());
     }
 
-    private String lateMessage(Measured each, long atMs) {
+    private String lateMessage(Name name, long atMs) {
         ObjectNode told = json.createObjectNode();
         told.put("event_time", utc(atMs));
-        told.put("host", each.host);
-        told.put("object_class", each.objectClass);
-        told.put("device", each.device);
-        told.put("run_id", each.runId);
+        told.put("host", name.host);
+        told.put("object_class", name.objectClass);
+        told.put("device", name.device);
+        told.put("run_id", name.runId);
         return told.toString();
     }
 
     /** The identity of a minute. sql/views/latency_windows.sql computes the same. */
-    private String eventId(Measured each, long startMs) {
+    private String eventId(Name object, long startMs) {
         StringBuilder name = new StringBuilder();
-        if (each.host != null) {
-            name.append(each.host).append('|');
+        if (object.host != null) {
+            name.append(object.host).append('|');
         }
-        name.append(each.objectClass).append('|').append(each.device).append('|').append(text(startMs));
-        if (!each.origin.equals("esxtop")) {
-            name.append('|').append(each.origin);
+        name.append(object.objectClass).append('|').append(object.device).append('|').append(text(startMs));
+        if (!object.origin.equals("esxtop")) {
+            name.append('|').append(object.origin);
         }
         StringBuilder id = new StringBuilder(36);
         byte[] digest = md5.digest(name.toString().getBytes(StandardCharsets.UTF_8));
@@ -620,10 +707,6 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         int below = (int) place;
         int above = Math.min(below + 1, sorted.length - 1);
         return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
-    }
-
-    private static String name(Measured each) {
-        return each.origin + "|" + each.objectClass + "|" + each.device + "|" + each.host;
     }
 
     /** Returns a number; null if it is missing or not finite. */
