@@ -8,6 +8,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -312,10 +313,11 @@ def beginning(
 
 
 def end(path: Path, size: int, limits: Limits = LIMITS) -> bytes:
-    """Return the last decompressed bytes, about `size`. Reads the whole file."""
+    """Return the last `size` decompressed bytes that can be read. Reads the whole file."""
     kept = b""
-    for block in Blocks(path, limits):
-        kept = (kept + block)[-size:]
+    with suppress(UnreadableError):  # the reading of the file reports it
+        for block in Blocks(path, limits):
+            kept = (kept + block)[-size:]
     return kept
 
 

@@ -114,6 +114,22 @@ def test_an_export_that_is_newest_first_is_read_from_its_end(
     assert offsets[0] == 0
 
 
+def test_an_export_that_is_cut_off_is_read_from_its_end(tmp_path: Path) -> None:
+    seconds = range(9_000, 0, -1)
+    write(tmp_path / "export.log.gz", [line(second, f"{second}") for second in seconds])
+    whole = (tmp_path / "export.log.gz").read_bytes()
+    (tmp_path / "export.log.gz").write_bytes(whole[: len(whole) // 2])
+    with plan([tmp_path], Options()) as what:
+        [file] = what.files
+        reading = Reading(file, "r1", Options())
+        found = [message for part in reading for message in part]
+    times = [time.removesuffix("Z") for time, _ in lines_of(found)]
+    assert times == sorted(times)
+    assert len(times) > 1_000
+    assert reading.problem is not None
+    assert "is truncated" in reading.problem.sentence
+
+
 def test_files_of_a_relay_mix_hosts(tmp_path: Path) -> None:
     for day in (2, 1):
         lines = [
