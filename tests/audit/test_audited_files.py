@@ -56,21 +56,19 @@ def test_a_line_that_is_still_being_written_is_not_missing(tmp_path: Path) -> No
     assert not Finder().measure(stored(path, len(TEXT))).gaps
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("vmware-7.log", TEXT.encode()),
-        ("vmware.log.gz", gzip.compress(TEXT.encode())),
-        ("vmware.log.xz", lzma.compress(TEXT.encode())),
-        ("vmware.log.bz2", bz2.compress(TEXT.encode())),
-        ("vmware.txt", f"\ufeff{TEXT}".encode("utf-16-le")),
-    ],
-)
-def test_a_rotated_file_is_found_by_its_first_line(
-    tmp_path: Path, name: str, content: bytes
-) -> None:
+PACKED = {
+    "vmware-7.log": bytes,
+    "vmware.log.gz": gzip.compress,
+    "vmware.log.xz": lzma.compress,
+    "vmware.log.bz2": bz2.compress,
+    "vmware.txt": lambda text: b"\xff\xfe" + text.decode().encode("utf-16-le"),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_rotated_file_is_found_by_its_first_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "vmware.log").write_text("2019-01-01T00:00:00.000Z| vmx| I120: another\n")
-    (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(PACKED[name](TEXT.encode()))
     found = Finder().measure(stored(tmp_path / "vmware.log", len(TEXT) - 10))
     assert found.path == tmp_path / name
     assert found.gaps == ((len(TEXT) - 10, len(TEXT)),)

@@ -82,7 +82,7 @@ def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
     """Return a zip archive of these members, with a folder among them."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive:
-        archive.writestr("empty/", b"")
+        archive.writestr(zipfile.ZipInfo("empty/", (2024, 6, 30, 12, 0, 0)), b"")
         for name, content in members.items():
             member = zipfile.ZipInfo(name, (2024, 6, 30, 12, 0, 0))
             archive.writestr(member, content, method)
