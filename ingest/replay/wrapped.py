@@ -72,6 +72,9 @@ _GREP = re.compile(
 _KIWI = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[A-Za-z]\w{0,15}\.\w{1,15}\t\S{1,255}\t", re.ASCII
 )
+# Every head contains a time of day or an uptime.
+_CLOCK = re.compile(r"\d:\d\d", re.ASCII)
+_LONGEST_HEAD = 4096
 _MAX_FILES = 4096
 _MAX_COLUMNS = 100
 
@@ -104,7 +107,7 @@ def unwrap(line: str) -> Iterator[Unwrapped]:
     grep = _GREP.match(plain)
     if grep is not None and grep.end():
         yield Unwrapped(plain[grep.end() :], prefix=grep[0], path=grep["path"])
-    if "," in plain or plain.startswith('"'):
+    if ("," in plain or plain.startswith('"')) and _CLOCK.search(plain) is not None:
         # Every product orders its columns differently. The line is the longest, except for notes.
         for text in sorted(_columns(plain), key=len, reverse=True):
             yield Unwrapped(text)
@@ -190,7 +193,9 @@ def _columns(line: str) -> list[str]:
         row = next(csv.reader([line]), [])
     except csv.Error:
         return []
-    return row[:_MAX_COLUMNS] if len(row) > 1 or line.startswith('"') else []
+    if len(row) < 2 and not line.startswith('"'):
+        return []
+    return [text for text in row[:_MAX_COLUMNS] if _CLOCK.search(text, 0, _LONGEST_HEAD)]
 
 
 def _json(line: str) -> dict[str, Any] | None:
