@@ -63,6 +63,7 @@ _HOST_FILE = re.compile(
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
 # Folders that exist on any machine, so their names are not host names.
 _NO_HOSTS = frozenset({"data", "log", "logs", "run", "scratch", "tmp", "var", "vmfs", "volumes"})
+_IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}", re.ASCII)
 ARCHIVE_ENDING: Final = re.compile(
     rf"\.(?:tar(?:{COMPRESSED})?|tgz|tzst|tbz2?|txz|zip)$", re.IGNORECASE
 )
@@ -479,6 +480,7 @@ class _Planner:
                 candidates.append(candidate)
         if packed.fault:
             self._problem(archive.name, packed.fault)
+        candidates = _without_folder_of_all(candidates)
         root_is_host = any(_HOST_FILE.fullmatch(_first(each.inner)) for each in candidates)
         if not candidates and not archive.root and self._told == before:
             self._problem(archive.name, "there is no ESXi log in this archive", is_failure=False)
@@ -565,6 +567,24 @@ def _member(archive: _Candidate, member: Member, path: Path) -> _Candidate:
         depth=archive.depth + 1,
         room=archive.room,
     )
+
+
+def _without_folder_of_all(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Remove the folder that contains all logs of an archive, if it contains folders of hosts.
+
+    Windows packs a folder so: `case-17.zip!case-17/esx01/vmkernel.log`.
+    """
+    for each in candidates:
+        top, _, below = each.inner.partition("/")
+        folder, slash, _ = below.partition("/")
+        if top != each.root or not slash or not _may_be_host(folder):
+            return candidates
+    return [replace(each, inner=each.inner.partition("/")[2]) for each in candidates]
+
+
+def _may_be_host(folder: str) -> bool:
+    is_named = any(map(str.isalpha, folder)) or _IPV4.fullmatch(folder) is not None
+    return is_named and folder not in _NO_HOSTS and not _HOST_FILE.fullmatch(folder)
 
 
 def _packer(head: bytes) -> str:

@@ -182,6 +182,7 @@ VM_LOG = f"{UNSTUN.format(31)}\n".encode()
         ("vmware.log", None, Options(vm="payroll", datastore="Zephyr Gold")),
         ("quokka07.tgz", {"var/log/vmkernel.log": KERNEL}, Options()),
         ("case.tgz", {"quokka07/var/log/vmkernel.log": KERNEL}, Options()),
+        ("case.tgz", {"case/quokka07/vmkernel.log": KERNEL}, Options()),
         ("case.tgz", {"logs/vmkernel.log": KERNEL}, Options()),
         ("case.tgz", {"vmkernel.log": KERNEL}, Options()),
         ("case.tgz", {"device/var/log/vmkernel.log": KERNEL}, Options()),

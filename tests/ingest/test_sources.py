@@ -6,11 +6,12 @@ import bz2
 import gzip
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zst
+from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zipped, zst
 
 from stunwatch.ingest.replay import Options, Plan, SourceFile, plan, records
 
@@ -257,6 +258,29 @@ def test_a_path_that_does_not_exist_is_reported(tmp_path: Path) -> None:
 def test_a_folder_without_logs_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a" / "notes.txt", b"nothing to see\n")
     assert complaints(tmp_path / "a") == ["a: there is no ESXi log in this folder"]
+
+
+@pytest.mark.parametrize("pack", [zipped, tgz])
+@pytest.mark.parametrize(
+    ("name", "members", "hosts"),
+    [
+        ("case-17", ["case-17/esx01/vmkernel.log", "case-17/192.0.2.7/hostd.log"], 2),
+        ("case-17", ["case-17/esx01/var/log/vmkernel.log"], 1),
+        ("esx01", ["esx01/var/log/vmkernel.log", "esx01/hostd.log"], 1),
+        ("esx01", ["esx01/2024-05-06/vmkernel.log", "esx01/2024-05-07/vmkernel.log"], 1),
+        ("esx01", ["esx01/logs/vmkernel.log"], 1),
+        ("esx01", ["vmkernel.log", "hostd.log"], 1),
+        ("logs", ["esx01/vmkernel.log", "192.0.2.7/hostd.log"], 2),
+    ],
+)
+def test_the_hosts_of_an_archive_are_found_in_its_folders(
+    tmp_path: Path, pack: Callable[..., bytes], name: str, members: list[str], hosts: int
+) -> None:
+    """Windows packs a folder with all that is in it."""
+    ending = "zip" if pack is zipped else "tgz"
+    path = write(tmp_path / f"{name}.{ending}", pack({each: vmkernel() for each in members}))
+    expected = {"esx01", "192.0.2.7"} if hosts == 2 else {"esx01"}
+    assert {file.host for file in planned(path)} == expected
 
 
 def test_an_archive_without_logs_is_reported(tmp_path: Path) -> None:
