@@ -92,7 +92,7 @@ class Unwrapped:
 def unwrap(line: str) -> Iterator[Unwrapped]:
     """Yield the possible contents of a line, most likely first; nothing if it is not wrapped."""
     plain = _COLOURS.sub("", line) if "\x1b" in line else line
-    if plain.startswith("{"):
+    if plain.startswith(("{", "[{")):
         document = _json(plain)
         path = _first_text(document, _FILE_FIELDS)
         for field in _MESSAGE_FIELDS:
@@ -199,9 +199,12 @@ def _columns(line: str) -> list[str]:
 
 
 def _json(line: str) -> dict[str, Any] | None:
-    """Parse a line as a JSON object; None if it is not one. orjson limits the nesting depth."""
+    """Parse a line as a JSON object; None if it is not one. orjson limits the nesting depth.
+
+    The brackets of an array with one object per line, and the commas between them, are removed.
+    """
     try:
-        document = orjson.loads(line)
+        document = orjson.loads(line.strip("[], "))
     except orjson.JSONDecodeError:
         return None
     return document if isinstance(document, dict) else None

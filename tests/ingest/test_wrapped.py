@@ -55,6 +55,7 @@ WRAPPINGS: dict[str, Callable[[str], str]] = {
     "@message": lambda line: json.dumps({"@message": line}),
     "a container's log": lambda line: wrap(line, log=line + "\n", stream="stdout"),
     "journald": lambda line: wrap(line, MESSAGE=line, _HOSTNAME="relay01"),
+    "an array of objects": lambda line: json.dumps({"message": line}) + ",",
     "Splunk's JSON": lambda line: json.dumps(
         {"preview": False, "offset": 3, "result": {"_raw": line, "_time": "2024-05-06 07:08:09"}}
     ),
@@ -171,7 +172,7 @@ def test_a_message_of_several_lines_has_one_head(tmp_path: Path) -> None:
         (JSON_BROKEN, '{"message": "\\ud800"}'),
         (JSON_BROKEN, '{"a": ' * 5000 + "1" + "}" * 5000),
         (JSON_BROKEN, '{"a": "' + "x" * (300 << 10) + '"}'),
-        (JSON_BROKEN, '[{"message": "x"}]'),
+        (JSON_BROKEN, '[{"message": "x"}, {"message": "y"}]'),
         (NO_PATTERN, "vmkernel.log:12:no head"),
         (NO_PATTERN, "vmkernel.log:12:SCSI: vm 1061: 5507: Sync CR at 48"),
     ],
