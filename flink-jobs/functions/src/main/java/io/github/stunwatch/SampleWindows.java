@@ -69,8 +69,8 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     /** Most objects of one host. */
     static final int MOST_OBJECTS = 20_000;
     /**
-     * Heap of the JVM for each object that is kept. An object takes 600 to 900 bytes, and as much again
-     * while a checkpoint is written. The rest is for the other operators.
+     * Heap of the JVM for each object that is kept. An object takes about 1 KiB, and as much again while
+     * a checkpoint is written. The rest is for the other operators.
      */
     static final long HEAP_BYTES_PER_OBJECT = 4_096;
     /** Most samples of a minute whose percentile is computed; esxtop has at most 30. */
