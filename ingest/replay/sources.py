@@ -50,9 +50,11 @@ _HEAD_BYTES = 4 << 10  # longer than any head
 _FEW_LINES = 5
 _LAST_LINES = 3  # the last ones may be continuation lines
 # Names of logs. A file with such a name is shipped, or reported, whatever it contains.
+# macOS adds `._vmkernel.log` beside `vmkernel.log`; it is binary.
 _LOG_NAME = re.compile(
-    r"(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
-    rf"(?:[-.]\d{{1,9}})?(?:\.(?:log|all|txt|\d{{1,9}})|{COMPRESSED})*|.*\.log(?:\.\d{{1,9}})?(?:{COMPRESSED})?"
+    r"(?!\._)(?:(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
+    rf"(?:[-.]\d{{1,9}})?(?:\.(?:log|all|txt|\d{{1,9}})|{COMPRESSED})*"
+    rf"|.*\.log(?:\.\d{{1,9}})?(?:{COMPRESSED})?)"
 )
 # A folder that contains one of these is a single host's.
 _HOST_FILE = re.compile(
@@ -63,6 +65,7 @@ _HOST_FILE = re.compile(
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
 # Folders that exist on any machine, so their names are not host names.
 _NO_HOSTS = frozenset({"data", "log", "logs", "run", "scratch", "tmp", "var", "vmfs", "volumes"})
+_ABOVE = re.compile(r"\A(?:\.{0,2}/)+")  # ./ and ../ and / before a member's path
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}", re.ASCII)
 ARCHIVE_ENDING: Final = re.compile(
     rf"\.(?:tar(?:{COMPRESSED})?|tgz|tzst|tbz2?|txz|zip)$", re.IGNORECASE
@@ -556,7 +559,7 @@ def shown_name(path: Path) -> str:
 
 
 def _member(archive: _Candidate, member: Member, path: Path) -> _Candidate:
-    inner = member.name.lstrip("./")
+    inner = _ABOVE.sub("", member.name)
     return _Candidate(
         path=path,
         name=f"{archive.name}!{inner}",

@@ -283,6 +283,27 @@ def test_the_hosts_of_an_archive_are_found_in_its_folders(
     assert {file.host for file in planned(path)} == expected
 
 
+@pytest.mark.parametrize("pack", [zipped, tgz])
+@pytest.mark.parametrize("top", ["case-17/", "", "./"])
+def test_the_files_that_macos_adds_are_skipped(
+    tmp_path: Path, pack: Callable[..., bytes], top: str
+) -> None:
+    """It packs an AppleDouble file beside each file, in zip archives in a folder of its own."""
+    added = b"\0\5\x16\7\0\2\0\0Mac OS X        " + b"\0\2\0\0\0\t" * 20 + os.urandom(40)
+    members = {
+        f"{top}esx01/vmkernel.log": vmkernel(),
+        f"{top}esx01/._vmkernel.log": added,
+        f"{top}._hostd.log": added,
+        f"__MACOSX/{top}esx01/._vmkernel.log": added,
+    }
+    ending = "zip" if pack is zipped else "tgz"
+    path = write(tmp_path / f"case-17.{ending}", pack(members))
+    assert [file.host for file in planned(path)] == ["esx01"]
+    write(tmp_path / "share/esx01/vmkernel.log", vmkernel())
+    write(tmp_path / "share/esx01/._vmkernel.log", added)
+    assert [file.host for file in planned(tmp_path / "share")] == ["esx01"]
+
+
 def test_an_archive_without_logs_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tgz", tgz({"notes.txt": b"nothing to see\n"}))
     assert complaints(path) == ["a.tgz: there is no ESXi log in this archive"]

@@ -327,8 +327,12 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
                 || name.objectClass.equals("device_world")) {
             return;
         }
+        if (!name.isPlain()) {
+            failed.inc();
+            return;
+        }
         String inMap = name.inMap();
-        Measured each = name.isPlain() ? measured(inMap, row, context, nowMs) : null;
+        Measured each = measured(inMap, row, context, nowMs);
         if (each == null) {
             refused.inc();
             return;
