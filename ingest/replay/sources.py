@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import pairwise
@@ -30,6 +30,7 @@ from stunwatch.ingest.records import (
 )
 from stunwatch.ingest.replay import esxtop
 from stunwatch.ingest.replay.archives import KINDS, SPARSE, Archive, Member, kind_of, open_archive
+from stunwatch.ingest.replay.fragments import ENDING, fragment, grouped, join
 from stunwatch.ingest.replay.streams import (
     LIMITS,
     Limits,
@@ -54,12 +55,12 @@ _LAST_LINES = 3  # the last ones may be continuation lines
 _LOG_NAME = re.compile(
     r"(?!\._)(?:(?:vmkernel|vmkwarning|vmksummary|vmware|hostd|vobd|vpxa|syslog|messages)"
     rf"(?:[-.]\d{{1,9}})?(?:\.(?:log|all|txt|\d{{1,9}})|{COMPRESSED})*"
-    rf"|.*\.log(?:\.\d{{1,9}})?(?:{COMPRESSED})?)"
+    rf"|.*\.log(?:\.\d{{1,9}})?(?:{COMPRESSED})?)(?:{ENDING})?"
 )
 # A folder that contains one of these is a single host's.
 _HOST_FILE = re.compile(
     r"(?:vmkernel|vmkwarning|hostd|vobd)(?:[-.]\d{1,9})?"
-    rf"(?:\.(?:log|all|\d{{1,9}})|{COMPRESSED})*|var|vmfs|scratch"
+    rf"(?:\.(?:log|all|\d{{1,9}})|{COMPRESSED})*(?:{ENDING})?|var|vmfs|scratch"
 )
 # esx-<host>-<date>…, the folder and file name of a vm-support bundle
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
@@ -218,8 +219,12 @@ class _Planner:
 
     def plan(self, paths: Iterable[Path]) -> Plan:
         try:
-            for path in paths:
-                self._path(path)
+            groups = grouped(map(str, paths))
+            for path in groups.whole:
+                self._path(Path(path))
+            for whole, fragments in groups.fragments.items():
+                named = Path(whole)
+                self._joined(named, fragments, "", named.name, root_is_host=False)
         except BaseException:
             self._plan.close()
             raise
@@ -236,8 +241,10 @@ class _Planner:
             problems.append(Problem(name, f"{sentence}. Further problems are not listed"))
 
     def _skip(self, name: str) -> None:
-        if len(self._plan.skipped) < _SKIPPED_KEPT:
-            self._plan.skipped.append(name)
+        whole, _ = fragment(name) or (name, 0)
+        skipped = self._plan.skipped
+        if len(skipped) < _SKIPPED_KEPT and skipped[-1:] != [whole]:
+            skipped.append(whole)
 
     def _path(self, path: Path) -> None:
         try:
@@ -268,10 +275,15 @@ class _Planner:
             folders.sort()
             if Path(folder) == root:
                 root_is_host = any(_HOST_FILE.fullmatch(name) for name in (*folders, *files))
-            for name in sorted(files, key=_natural):
+            groups = grouped(sorted(files, key=_natural))
+            for name in (*groups.whole, *groups.fragments):
                 path = Path(folder, name)
                 inner = decode(os.fsencode(path.relative_to(root)))
-                self._found(path, root, root_name, inner, root_is_host=root_is_host)
+                if name in groups.fragments:
+                    fragments = groups.fragments[name]
+                    self._joined(path, fragments, root_name, inner, root_is_host=root_is_host)
+                else:
+                    self._found(path, root, root_name, inner, root_is_host=root_is_host)
         for problem in problems:
             self._problem(decode(os.fsencode(problem.filename)), sentence_of(problem))
         return self._told > before
@@ -308,6 +320,45 @@ class _Planner:
             self._file(path, status, root_name, inner, root_is_host=root_is_host)
         elif is_promised:
             self._problem(name, "it is not a regular file")
+
+    def _joined(
+        self, whole: Path, names: dict[int, str], root: str, inner: str, *, root_is_host: bool
+    ) -> None:
+        """Join the fragments of a file in a temporary folder and add the result."""
+        name = shown_name(whole)
+        fragments = {number: whole.parent / each for number, each in names.items()}
+        first = fragments[min(fragments)]
+        try:
+            statuses = [each.lstat() for each in fragments.values()]
+            if not all(stat.S_ISREG(each.st_mode) for each in statuses):
+                self._problem(name, "not all of its fragments are regular files")
+                return
+            if root and _LOG_NAME.fullmatch(whole.name) is None:
+                kind, _ = _kind(beginning(first, _SNIFF_BYTES, self._limits), is_promised=False)
+                if kind is None:
+                    self._skip(name)
+                    return
+            joined = self._new_folder() / "0"
+            sentence = self._why_no_disk(joined, sum(each.st_size for each in statuses))
+            if sentence:
+                self._problem(name, sentence)
+                return
+            if sentence := join(fragments, joined):
+                self._problem(name, sentence)
+        except OSError as problem:
+            self._problem(name, sentence_of(problem))
+            return
+        except UnreadableError as problem:
+            self._problem(name, str(problem))
+            return
+        written_at = moment(max(each.st_mtime for each in statuses))
+        self._take(_Candidate(joined, name, root, inner, root_is_host, written_at))
+
+    def _new_folder(self) -> Path:
+        """Return a temporary folder, which closing the plan deletes."""
+        folder = tempfile.TemporaryDirectory(prefix="stunwatch-")
+        self._plan._unpacked.append(folder)
+        return Path(folder.name)
 
     def _file(
         self, path: Path, status: os.stat_result, root: str, inner: str, *, root_is_host: bool
@@ -386,7 +437,7 @@ class _Planner:
         options = self._options
         vm = datastore = None
         if kind == "vmware_log":
-            name = candidate.name if candidate.depth else shown_name(candidate.path.absolute())
+            name = candidate.name if candidate.depth else str(Path(candidate.name).absolute())
             datastore, vm = vm_of(name, options.tailed) or (None, None)
             vm, datastore = options.vm or vm, options.datastore or datastore
             if vm is None and not is_wrapped:  # a wrapped line may contain its VM
@@ -469,20 +520,30 @@ class _Planner:
             return
         room = archive.room or _Room(limits.most_bytes(archive.path.stat().st_size), limits.logs)
         archive = replace(archive, room=room)
-        folder = tempfile.TemporaryDirectory(prefix="stunwatch-")
-        self._plan._unpacked.append(folder)
+        folder = self._new_folder()
         before = self._told
         candidates: list[_Candidate] = []
+        fragments: dict[str, dict[int, _Candidate]] = {}
         packed = open_archive(archive.path, kind, limits)
-        for member in packed:
-            candidate = _member(archive, member, Path(folder.name, str(len(candidates))))
+        for number, member in enumerate(packed):
+            candidate = _member(archive, member, folder / str(number))
             if member.fault:
                 if candidate.is_promised or member.fault != SPARSE:
                     self._problem(candidate.name, member.fault)
-            elif self._unpack(packed, member, candidate, room):
-                candidates.append(candidate)
+                continue
+            part_of = fragment(candidate.inner)
+            if part_of is None:
+                if self._unpack(packed, member, candidate, room):
+                    candidates.append(candidate)
+                continue
+            whole, part = part_of
+            # Only the first fragment shows whether the file is a log.
+            is_log = 0 in fragments.get(whole, {})
+            if self._unpack(packed, member, candidate, room, is_log=is_log):
+                fragments.setdefault(whole, {})[part] = candidate
         if packed.fault:
             self._problem(archive.name, packed.fault)
+        candidates += self._joined_members(fragments)
         candidates = _without_folder_of_all(candidates)
         root_is_host = any(_HOST_FILE.fullmatch(_first(each.inner)) for each in candidates)
         if not candidates and not archive.root and self._told == before:
@@ -490,7 +551,33 @@ class _Planner:
         for candidate in candidates:
             self._take(replace(candidate, root_is_host=root_is_host))
 
-    def _unpack(self, packed: Archive, member: Member, candidate: _Candidate, room: _Room) -> bool:
+    def _joined_members(self, fragments: dict[str, dict[int, _Candidate]]) -> Iterator[_Candidate]:
+        """Join the unpacked fragments of each log."""
+        for whole, parts in fragments.items():
+            if 0 not in parts and not parts[min(parts)].is_promised:
+                continue  # a piece of another file that looks like a log
+            paths = {number: each.path for number, each in parts.items()}
+            newest = max(parts.values(), key=lambda each: each.written_at)
+            name = newest.name.removesuffix(newest.inner) + whole
+            joined = newest.path.with_suffix(".joined")
+            try:
+                sentence = join(paths, joined, is_moved=True)
+            except OSError as problem:
+                self._problem(name, sentence_of(problem))
+                continue
+            if sentence:
+                self._problem(name, sentence)
+            yield replace(newest, path=joined, name=name, inner=whole)
+
+    def _unpack(
+        self,
+        packed: Archive,
+        member: Member,
+        candidate: _Candidate,
+        room: _Room,
+        *,
+        is_log: bool = False,
+    ) -> bool:
         """Write a member to disk, unless it is not a log or is too large."""
         content = packed.content()
         head = bytearray()
@@ -505,7 +592,7 @@ class _Planner:
                 kind, _ = _kind(start, is_promised=False)
             except UnreadableError:
                 kind = None
-            if kind is None and not candidate.is_promised:
+            if kind is None and not candidate.is_promised and not is_log:
                 self._skip(candidate.name)
                 path.unlink()
                 return False
@@ -537,13 +624,16 @@ class _Planner:
             )
         if written > room.bytes_left:
             return self._too_large
-        left = shutil.disk_usage(path.parent).free - (member.size_bytes - written)
-        if left < limits.spare_disk_bytes:
-            return (
-                f"there is too little room in {path.parent.parent} to unpack its"
-                f" {member.size_bytes:,} bytes. TMPDIR names another folder"
-            )
-        return ""
+        return self._why_no_disk(path, member.size_bytes, written)
+
+    def _why_no_disk(self, path: Path, size_bytes: int, written: int = 0) -> str:
+        left = shutil.disk_usage(path.parent).free - (size_bytes - written)
+        if left >= self._limits.spare_disk_bytes:
+            return ""
+        return (
+            f"there is too little room in {path.parent.parent} to unpack its {size_bytes:,} bytes."
+            " TMPDIR names another folder"
+        )
 
     @property
     def _too_large(self) -> str:

@@ -29,6 +29,7 @@ from stunwatch.anonymising.pseudonyms import Pseudonyms
 from stunwatch.errors import UserError
 from stunwatch.ingest.records import COMPRESSED
 from stunwatch.ingest.replay import Options, Problem, SourceFile, plan
+from stunwatch.ingest.replay.fragments import fragments_of
 from stunwatch.ingest.replay.sources import ARCHIVE_ENDING, shown_name
 from stunwatch.ingest.replay.streams import UnreadableError
 from stunwatch.inventory.files import OUTPUT_NAME, File, files_in
@@ -147,8 +148,8 @@ def _inventories(bundle: Path, sources: list[SourceFile], skipped: list[str]) ->
         is_one = OUTPUT_NAME.search(name) or not (
             is_support or any(map(_BUNDLE.fullmatch, path.parts))
         )
-        if is_one and path.is_file() and not path.is_symlink():
-            yield from files_in([path], [])
+        if is_one and not path.is_symlink():
+            yield from files_in([path] if path.is_file() else fragments_of(path), [])
 
 
 def _without_ending(name: str) -> str:

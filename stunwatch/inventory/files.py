@@ -1,23 +1,33 @@
 """Finds files with esxcli outputs, with their host and time.
 
-Input is a file, a folder, or a vm-support bundle. Of a bundle that is still an archive, only
-`commands/` and `json/` are read. Nothing is unpacked to disk.
+Input is a file, a folder, an archive, or a vm-support bundle as folder or archive, also within
+another archive, as vCenter exports them. Of a bundle, only files with expected names are read.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePath, PurePosixPath
 
 from stunwatch.ingest.records import decode, fuller_host
-from stunwatch.ingest.replay.archives import kind_of, open_archive
-from stunwatch.ingest.replay.sources import moment, shown_name
-from stunwatch.ingest.replay.streams import Problem, UnreadableError, beginning, sentence_of
+from stunwatch.ingest.replay.archives import Member, kind_of, open_archive
+from stunwatch.ingest.replay.fragments import fragment, grouped, join
+from stunwatch.ingest.replay.sources import ARCHIVE_ENDING, moment, shown_name
+from stunwatch.ingest.replay.streams import (
+    LIMITS,
+    Problem,
+    UnreadableError,
+    beginning,
+    sentence_of,
+    unpacks_to_more,
+)
 from stunwatch.inventory.items import host_named_in
 from stunwatch.inventory.outputs import Output, outputs_in
 
@@ -30,6 +40,8 @@ OUTPUT_NAME = re.compile(
     r"|[nh][mp]p-device-list)|system-hostname-get|system-uuid-get|ip-interface-ipv4-get"
     r"|vm-process-list|esxcfg-scsidevs_-m).{0,255}\.(?:txt|json)\Z"
 )
+# Of other archives, these members are read too.
+_TEXT_NAME = re.compile(r"\.(?:txt|json|out)\Z", re.IGNORECASE)
 # esx-<host>-<date>…, as in ingest.replay
 _BUNDLE = re.compile(r"esx-(?P<host>.{1,255}?)-\d{4}-\d\d-\d\d(?:--|\b).*")
 
@@ -149,9 +161,19 @@ def _merged(files: list[File]) -> list[Output]:
     return list(merged.values())
 
 
+@dataclass
+class _Room:
+    """What may still be unpacked from one archive and the archives in it."""
+
+    bytes_left: int
+    files_left: int = LIMITS.logs
+
+
 def files_in(paths: Iterable[Path], problems: list[Problem]) -> Iterator[File]:
     """Yield files with outputs, also in folders and archives. Errors are added to `problems`."""
-    for path in paths:
+    groups = grouped(map(str, paths))
+    for name in groups.whole:
+        path = Path(name)
         try:
             mode = path.stat().st_mode
             if stat.S_ISDIR(mode):
@@ -159,13 +181,15 @@ def files_in(paths: Iterable[Path], problems: list[Problem]) -> Iterator[File]:
             elif stat.S_ISREG(mode):
                 yield from _one(path, problems)
             else:
-                problems.append(Problem(str(path), "not a file or a folder"))
+                problems.append(Problem(name, "not a file or a folder"))
         except FileNotFoundError:
-            problems.append(Problem(str(path), "no such file or folder"))
+            problems.append(Problem(name, "no such file or folder"))
         except OSError as error:
-            problems.append(Problem(str(path), sentence_of(error)))
+            problems.append(Problem(name, sentence_of(error)))
         except UnreadableError as error:
-            problems.append(Problem(str(path), str(error)))
+            problems.append(Problem(name, str(error)))
+    for whole, fragments in groups.fragments.items():
+        yield from _joined(Path(whole), fragments, problems)
 
 
 def _folder(root: Path, problems: list[Problem]) -> Iterator[File]:
@@ -174,64 +198,177 @@ def _folder(root: Path, problems: list[Problem]) -> Iterator[File]:
     for folder, folders, names in os.walk(root):
         folders.sort()
         is_bundle = any(map(_BUNDLE.fullmatch, Path(folder).absolute().parts))
-        for name in sorted(names):
+        groups = grouped(sorted(names))
+        for name in (*groups.whole, *groups.fragments):
             path = Path(folder, name)
             if is_bundle and not OUTPUT_NAME.search(name):
                 continue
-            status = path.lstat()
-            # Links are not followed: the author of the bundle made them.
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
-                continue
-            try:
-                files = list(_whole(path))
-            except UnreadableError as problem:
-                problems.append(Problem(shown_name(path), str(problem)))
-                continue
-            found += len(files)
-            yield from files
+            if name in groups.fragments:
+                files = _joined(path, groups.fragments[name], problems)
+            else:
+                files = _file_of_folder(path, problems)
+            for file in files:
+                found += 1
+                yield file
     if not found:
         problems.append(Problem(str(root), "no file in this folder contains the output of esxcli"))
 
 
+def _file_of_folder(path: Path, problems: list[Problem]) -> Iterator[File]:
+    """Yield the outputs in a file; nothing if it is something else. Links are not followed: the
+    author of the bundle made them.
+    """
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if (kind := _archive_kind(path)) is not None:
+            yield from _archive(path, kind, shown_name(path), PurePosixPath(path.name), problems)
+        elif status.st_size <= LARGEST_FILE:
+            yield from _whole(path)
+    except OSError as problem:
+        problems.append(Problem(shown_name(path), sentence_of(problem)))
+    except UnreadableError as problem:
+        problems.append(Problem(shown_name(path), str(problem)))
+
+
+def _joined(whole: Path, names: Mapping[int, str], problems: list[Problem]) -> Iterator[File]:
+    """Yield the outputs in a file that vm-support split."""
+    fragments = {number: whole.parent / name for number, name in names.items()}
+    try:
+        statuses = [each.lstat() for each in fragments.values()]
+        is_regular = all(stat.S_ISREG(each.st_mode) for each in statuses)
+        if not is_regular or sum(each.st_size for each in statuses) > LARGEST_FILE:
+            return
+        with tempfile.TemporaryDirectory(prefix="stunwatch-") as folder:
+            joined = Path(folder, "0")
+            if sentence := join(fragments, joined):
+                problems.append(Problem(shown_name(whole), sentence))
+            text = decode(beginning(joined, LARGEST_FILE))
+    except OSError as problem:
+        problems.append(Problem(shown_name(whole), sentence_of(problem)))
+        return
+    except UnreadableError as problem:
+        problems.append(Problem(shown_name(whole), str(problem)))
+        return
+    written_at = moment(max(each.st_mtime for each in statuses))
+    yield from _in_text(text, whole.absolute(), shown_name(whole), written_at)
+
+
 def _one(path: Path, problems: list[Problem]) -> Iterator[File]:
+    found = 0
     if (kind := _archive_kind(path)) is not None:
-        yield from _archive(path, kind, problems)
+        told = len(problems)
+        for file in _archive(path, kind, str(path), PurePosixPath(path.name), problems):
+            found += 1
+            yield file
+        if not found and len(problems) == told:
+            sentence = "no file in this archive contains the output of esxcli"
+            problems.append(Problem(str(path), sentence))
         return
     if path.stat().st_size > LARGEST_FILE:
         problems.append(Problem(str(path), "too large for the output of esxcli"))
         return
-    files = list(_whole(path))
-    if not files:
+    for file in _whole(path):
+        found += 1
+        yield file
+    if not found:
         problems.append(Problem(str(path), _NOT_UNDERSTOOD))
-    yield from files
 
 
 def _whole(path: Path) -> Iterator[File]:
-    outputs = outputs_in(decode(beginning(path, LARGEST_FILE)))
-    if outputs:
-        place = path.absolute()
-        written_at = moment(path.stat().st_mtime)
-        yield File(shown_name(path), str(place.parent), _bundle_in(place), written_at, outputs)
+    written_at = moment(path.stat().st_mtime)
+    text = decode(beginning(path, LARGEST_FILE))
+    yield from _in_text(text, path.absolute(), shown_name(path), written_at)
 
 
-def _archive(path: Path, kind: str, problems: list[Problem]) -> Iterator[File]:
-    found = 0
+def _in_text(text: str, place: Path, name: str, written_at: datetime) -> Iterator[File]:
+    if outputs := outputs_in(text):
+        yield File(name, str(place.parent), _bundle_in(place), written_at, outputs)
+
+
+def _archive(
+    path: Path,
+    kind: str,
+    name: str,
+    place: PurePosixPath,
+    problems: list[Problem],
+    room: _Room | None = None,
+    depth: int = 1,
+) -> Iterator[File]:
+    """Yield the members with outputs. `place` is the archive's path within the outermost one."""
+    room = room or _Room(LIMITS.most_bytes(path.stat().st_size))
     packed = open_archive(path, kind)
-    for member in packed:
-        inner = PurePosixPath(path.name, member.name)
-        is_readable = not member.fault and member.size_bytes <= LARGEST_FILE
-        if not is_readable or not OUTPUT_NAME.search(inner.name):
-            continue
-        outputs = outputs_in(decode(b"".join(packed.content())))
-        if outputs:
-            found += 1
-            bundle = _bundle_in(inner) or str(path)
-            written_at = moment(member.written_at)
-            yield File(f"{path}!{member.name}", bundle, bundle, written_at, outputs)
+    fragments: dict[str, dict[int, Path]] = {}
+    written_at: dict[str, float] = {}
+
+    def take(unpacked: Path, inner: str) -> Iterator[File]:
+        shown, within = f"{name}!{inner}", place / inner
+        try:
+            kind = _archive_kind(unpacked)
+            if kind is not None and depth < LIMITS.depth:
+                yield from _archive(unpacked, kind, shown, within, problems, room, depth + 1)
+            elif kind is not None:
+                problems.append(Problem(shown, f"an archive within {LIMITS.depth} archives"))
+            elif outputs := outputs_in(decode(beginning(unpacked, LARGEST_FILE))):
+                bundle = _bundle_in(within) or name
+                yield File(shown, bundle, bundle, moment(written_at[inner]), outputs)
+        except UnreadableError as problem:
+            problems.append(Problem(shown, str(problem)))
+        unpacked.unlink()
+
+    with tempfile.TemporaryDirectory(prefix="stunwatch-") as folder:
+        for number, member in enumerate(packed):
+            inner, part = fragment(member.name) or (member.name, None)
+            if member.fault or not room.files_left or not _is_wanted(place / inner, member):
+                continue
+            room.files_left -= 1
+            unpacked = Path(folder, str(number))
+            if sentence := _unpack(packed.content(), member, unpacked, room):
+                problems.append(Problem(f"{name}!{member.name}", sentence))
+                unpacked.unlink(missing_ok=True)
+                continue
+            written_at[inner] = max(written_at.get(inner, 0.0), member.written_at)
+            if part is None:
+                yield from take(unpacked, inner)
+            else:
+                fragments.setdefault(inner, {})[part] = unpacked
+        for inner, parts in fragments.items():
+            joined = Path(folder, "joined")
+            if sentence := join(parts, joined, is_moved=True):
+                problems.append(Problem(f"{name}!{inner}", sentence))
+            yield from take(joined, inner)
     if packed.fault:
-        problems.append(Problem(str(path), packed.fault))
-    elif not found:
-        problems.append(Problem(str(path), "no file in this archive contains the output of esxcli"))
+        problems.append(Problem(name, packed.fault))
+
+
+def _is_wanted(inner: PurePosixPath, member: Member) -> bool:
+    """Return True for an archive, and for a file that may contain outputs."""
+    if ARCHIVE_ENDING.search(inner.name):
+        return True
+    if member.size_bytes > LARGEST_FILE:
+        return False
+    is_output = OUTPUT_NAME.search(inner.name) is not None
+    return is_output or (not _bundle_in(inner) and _TEXT_NAME.search(inner.name) is not None)
+
+
+def _unpack(content: Iterator[bytes], member: Member, to: Path, room: _Room) -> str:
+    """Write a member to a file; return why that is impossible, or an empty string."""
+    try:
+        if shutil.disk_usage(to.parent).free - member.size_bytes < LIMITS.spare_disk_bytes:
+            return (
+                f"there is too little room in {to.parent.parent} to unpack its"
+                f" {member.size_bytes:,} bytes. TMPDIR names another folder"
+            )
+        with to.open("wb") as copy:
+            for piece in content:
+                room.bytes_left -= len(piece)
+                if room.bytes_left < 0:
+                    return unpacks_to_more(LIMITS)
+                copy.write(piece)
+    except OSError as problem:
+        return f"it cannot be unpacked: {sentence_of(problem)}"
+    return ""
 
 
 def _archive_kind(path: Path) -> str | None:

@@ -213,6 +213,26 @@ def test_logs_in_nested_archives_keep_their_hosts(tmp_path: Path) -> None:
     assert len(found) == 2
 
 
+def test_files_that_vm_support_split_are_joined(bundle: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    with tarfile.open(bundle) as packed:
+        packed.extractall(whole, filter="data")
+    split = tmp_path / "split"
+    for path in [each for each in whole.rglob("*") if each.is_file()]:
+        fragment = split / path.relative_to(whole)
+        fragment.parent.mkdir(parents=True, exist_ok=True)
+        content = path.read_bytes()
+        for number in range(2):
+            part = content[number * 100 : (number + 1) * 100 if number < 1 else None]
+            fragment.with_name(f"{fragment.name}.FRAG-{number:05}").write_bytes(part)
+    names = []
+    for folder in (whole, split):
+        anonymise(folder, tmp_path / f"{folder.name}.tgz", Pseudonyms(KEY))
+        with tarfile.open(tmp_path / f"{folder.name}.tgz") as copy:
+            names.append({name.partition("/")[2] for name in copy.getnames()})
+    assert names[0] == names[1]
+
+
 def test_logs_of_windows_users_are_anonymised(tmp_path: Path) -> None:
     """A zip archive with a log in UTF-16 and one packed with xz."""
     path = tmp_path / "case.zip"

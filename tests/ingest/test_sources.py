@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from trees import esxtop, hostd, tar, tgz, vmkernel, vmware_log, write, zipped, zst
 
+from stunwatch.ingest.records import generation_of
 from stunwatch.ingest.replay import Options, Plan, SourceFile, plan, records
 
 
@@ -238,6 +239,60 @@ def test_nested_archives_are_unpacked(tmp_path: Path) -> None:
     (file,) = planned(tmp_path / "logs")
     assert file.name == f"{tmp_path}/logs/outer.tgz!x/inner.tgz!esx01/vmkernel.log"
     assert file.host == "esx01"
+
+
+def test_the_fragments_of_a_log_are_joined(tmp_path: Path) -> None:
+    # vm-support splits large files: these names and sizes are from its bundles.
+    log, output = vmkernel(count=60), b"a line of an output\n" * 60
+    bundle = "esx-esx01.lab.example-2024-05-07--11.12-2099"
+    members = {
+        f"{bundle}/{name}.FRAG-{number:05}": content[number * 1000 : number * 1000 + 1000]
+        for name, content in (
+            ("var/run/log/vmkernel.log", log),
+            ("var/run/log/hostd.0.gz", gzip.compress(hostd() * 20, compresslevel=0)),
+            ("commands/vsi_traverse_-s.txt", output),
+        )
+        for number in range(-(-len(content) // 1000))
+    }
+    for name, content in members.items():
+        write(tmp_path / "unpacked" / name, content)
+    as_packed = write(tmp_path / "a.tgz", tgz(members))
+    repacked = write(tmp_path / "b.tgz", tgz(dict(reversed(members.items()))))
+    shuffled = write(
+        tmp_path / "c.zip", zipped(dict(sorted(members.items(), key=lambda m: m[0][::-1])))
+    )
+    vmkernels = sorted((tmp_path / "unpacked" / bundle / "var/run/log").glob("vmkernel.log.*"))
+    for paths in ([tmp_path / "unpacked"], [as_packed], [repacked], [shuffled], vmkernels):
+        with plan(paths) as what:
+            assert what.problems == []
+            assert all(each.host == "esx01.lab.example" for each in what.files)
+            found = {each.name.rpartition("/")[2]: each for each in what.files}
+            assert set(found) - {"hostd.0.gz"} == {"vmkernel.log"}
+            assert found["vmkernel.log"].path.read_bytes() == log
+            assert found["vmkernel.log"].generation == generation_of(vmkernel(count=1))
+            assert len(what.skipped) == (0 if paths is vmkernels else 1)
+            assert "hostd.0.gz" in found or paths is vmkernels
+
+
+def test_missing_fragments_are_reported_and_the_others_read(tmp_path: Path) -> None:
+    log = vmkernel(count=60)
+    members = {f"var/log/vmkernel.log.FRAG-{n:05}": log[n * 500 : n * 500 + 500] for n in (0, 1, 3)}
+    for name, content in members.items():
+        write(tmp_path / "esx01" / name, content)
+    for path in (tmp_path / "esx01", write(tmp_path / "b.tgz", tgz(members))):
+        with plan([path]) as what:
+            (file,) = what.files
+            assert file.path.read_bytes() == log[:1000] + b"\n" + log[1500:2000]
+        assert complaints(path) == [
+            "vmkernel.log: 1 of its 4 fragments are missing; the others were read"
+        ]
+
+
+def test_a_file_that_was_joined_already_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "esx01/vmkernel.log", vmkernel())
+    write(tmp_path / "esx01/vmkernel.log.FRAG-00000", vmkernel()[:50])
+    (file,) = planned(tmp_path)
+    assert file.path.read_bytes() == vmkernel()
 
 
 def test_a_truncated_archive_is_read_up_to_the_cut(tmp_path: Path) -> None:

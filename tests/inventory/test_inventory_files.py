@@ -89,6 +89,51 @@ def test_a_bundle_is_read_as_a_folder_and_as_an_archive(tmp_path: Path) -> None:
     assert source.host == "esx04.lab.example"
 
 
+def test_the_bundles_that_vcenter_exports_are_read(tmp_path: Path) -> None:
+    """A zip archive of one bundle per host; vm-support splits outputs of more than 1 MB."""
+    rows = "".join(
+        EXTENTS.splitlines(keepends=True)[2].replace("aa01", f"a{number:03}")
+        for number in range(100)
+    )
+    text = "".join(EXTENTS.splitlines(keepends=True)[:2]) + rows
+    for host in ("esx05", "esx06"):
+        bundle = f"esx-{host}.lab.example-2024-05-06--07.08-1234567"
+        for number in range(0, len(text), 1000):
+            name = f"localcli_storage-vmfs-extent-list.txt.FRAG-{number // 1000:05}"
+            write(tmp_path / "a" / bundle / "commands" / name, text[number : number + 1000])
+        inner = tmp_path / "b" / f"{host}.lab.example-vm2024-5-06@07-08-09.tgz"
+        inner.parent.mkdir(exist_ok=True)
+        with tarfile.open(inner, "w:gz") as tar:
+            tar.add(tmp_path / "a" / bundle, bundle)
+    zipped = Path(shutil.make_archive(str(tmp_path / "support"), "zip", tmp_path / "b"))
+    for path in (tmp_path / "a", tmp_path / "b", zipped):
+        reading = read([path], None, None)
+        assert reading.problems == []
+        assert hosts(path) == ["esx05.lab.example", "esx06.lab.example"]
+        for source in reading.sources:
+            [output] = source.outputs
+            assert len(output.entries) == 100
+            assert source.observed_at == WRITTEN_AT
+
+
+def test_missing_fragments_of_an_output_are_reported(tmp_path: Path) -> None:
+    commands = tmp_path / "esx-esx07-2024-05-06--07.08-1/commands"
+    name = "localcli_storage-vmfs-extent-list.txt.FRAG-{:05}"
+    write(commands / name.format(0), EXTENTS)
+    write(commands / name.format(2), EXTENTS.splitlines(keepends=True)[2])
+    reading = read([tmp_path], None, None)
+    assert [len(output.entries) for output in reading.sources[0].outputs] == [2]
+    assert [problem.sentence for problem in reading.problems] == [
+        "1 of its 3 fragments are missing; the others were read"
+    ]
+
+
+def test_outputs_in_an_archive_that_is_no_bundle_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "out/esx08.txt", HOSTNAME.format("esx08") + EXTENTS)
+    zipped = Path(shutil.make_archive(str(tmp_path / "outputs"), "zip", tmp_path / "out"))
+    assert hosts(zipped) == ["esx08.lab.example"]
+
+
 def test_an_unusable_file_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     good = write(tmp_path / "good.txt", EXTENTS)
     prose = write(tmp_path / "prose.txt", "Dear all,\nthe LUN is called gold.\n")
