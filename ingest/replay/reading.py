@@ -30,7 +30,6 @@ from stunwatch.ingest.replay.streams import (
     beginning,
     sentence_of,
 )
-from stunwatch.ingest.replay.wrapped import WrappedRecords
 from stunwatch.ingest.times import UptimeClock, utc_text
 
 BACKFILL, ESXTOP, REJECTED = "esxi.backfill", "esxi.esxtop", "esxi.rejected"
@@ -106,13 +105,7 @@ class Reading:
             yield messages
 
     def _log(self) -> Iterator[list[Message]]:
-        maker = (WrappedRecords if self.source.is_wrapped else LineRecords)(
-            self._origin,
-            written_at=self.source.written_at,
-            zone=self._options.zone,
-            year=self._options.year,
-            uptimes=self._uptimes,
-        )
+        maker = self.source.records(self._origin, self._options, self._uptimes)
         make, is_wrapped = maker.make, self.source.is_wrapped
         # Keyed by (source, datastore, VM) or host: a syslog server's file has lines of many hosts.
         owners: dict[tuple[str | None, ...], Origin] = {}

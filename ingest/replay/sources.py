@@ -17,7 +17,7 @@ from datetime import UTC, datetime, tzinfo
 from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from stunwatch.ingest.heads import HOST_FILE, VMWARE_LOG, Finder
 from stunwatch.ingest.records import (
@@ -28,7 +28,7 @@ from stunwatch.ingest.records import (
     generation_of,
     strip_terminator,
 )
-from stunwatch.ingest.replay import esxtop
+from stunwatch.ingest.replay import documents, esxtop
 from stunwatch.ingest.replay.archives import KINDS, SPARSE, Archive, Member, kind_of, open_archive
 from stunwatch.ingest.replay.fragments import ENDING, fragment, grouped, join
 from stunwatch.ingest.replay.streams import (
@@ -40,8 +40,8 @@ from stunwatch.ingest.replay.streams import (
     end,
     sentence_of,
 )
-from stunwatch.ingest.replay.wrapped import WrappedRecords, unwrap
-from stunwatch.ingest.times import FIRST_YEAR, LAST_YEAR, utc_text
+from stunwatch.ingest.replay.wrapped import Unwrapper, WrappedRecords, columns_in
+from stunwatch.ingest.times import FIRST_YEAR, LAST_YEAR, Stamps, UptimeClock, utc_text
 from stunwatch.ingest.vm_paths import TAILED_BY_DEFAULT, vm_of
 
 # How many bytes and lines of a file are read to determine its kind. A file named like a log gets
@@ -128,7 +128,22 @@ class SourceFile:
     first_event_time: str  # the modification time if the file contains no time
     named_host: str | None = None  # the host that its first lines name
     is_wrapped: bool = False  # its lines are wrapped: see wrapped.py
+    columns: tuple[str, ...] = ()  # if it is CSV, the names that its first line gives to columns
     is_newest_first: bool = False  # its lines are sorted from the newest to the oldest
+
+    def records(
+        self, origin: Origin, options: Options, uptimes: UptimeClock | None = None
+    ) -> LineRecords:
+        """Return what makes the records of the file's lines."""
+        known: dict[str, Any] = {
+            "written_at": self.written_at,
+            "zone": options.zone,
+            "year": options.year,
+            "uptimes": uptimes,
+        }
+        if self.is_wrapped:
+            return WrappedRecords(origin, **known, columns=self.columns)
+        return LineRecords(origin, **known)
 
     @property
     def owner(self) -> tuple[str, str | None, str | None, str | None]:
@@ -197,6 +212,7 @@ class _Candidate:
     written_at: datetime
     depth: int = 0  # the number of archives around it
     room: _Room | None = None  # of the outermost archive
+    is_split: bool = False  # it was a JSON document and has one object per line now
 
     @property
     def is_promised(self) -> bool:
@@ -403,7 +419,10 @@ class _Planner:
         if kind in KINDS:
             self._archive(candidate, kind)
             return
-        if kind is None:
+        if kind == "document" and not candidate.is_split:
+            self._document(candidate)
+            return
+        if kind is None or kind == "document":
             if not candidate.is_promised:
                 self._skip(name)
                 return
@@ -431,6 +450,22 @@ class _Planner:
         except UnreadableError as problem:
             self._problem(name, str(problem))
 
+    def _document(self, candidate: _Candidate) -> None:
+        """Write the objects of a JSON document to a temporary file and add that."""
+        lines = self._new_folder() / "0"
+        if sentence := self._why_no_disk(lines, documents.LARGEST_BYTES):
+            self._problem(candidate.name, sentence)
+            return
+        try:
+            documents.split(candidate.path, lines, self._limits)
+        except UnreadableError as problem:
+            if candidate.is_promised:
+                self._problem(candidate.name, str(problem))
+            else:
+                self._skip(candidate.name)
+            return
+        self._look(replace(candidate, path=lines, is_split=True))
+
     def _source_file(
         self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool
     ) -> SourceFile:
@@ -443,17 +478,7 @@ class _Planner:
             if vm is None and not is_wrapped:  # a wrapped line may contain its VM
                 raise UnreadableError(NO_VM_OF_FILE)
         first_line = strip_terminator(head.partition(b"\n")[0])
-        first_event_time, named_host = utc_text(candidate.written_at), None
-        is_newest_first = False
-        if kind in ("syslog", "vmware_log"):
-            found = self._first(candidate, kind, is_wrapped, _whole_lines(head))
-            first_event_time, named_host = found or (first_event_time, named_host)
-            is_newest_first = self._is_newest_first(candidate, kind, is_wrapped, head)
-        if is_newest_first:
-            last_lines = end(candidate.path, _SNIFF_BYTES, self._limits).split(b"\n")
-            found = self._first(candidate, kind, is_wrapped, reversed(last_lines))
-            first_event_time = found[0] if found else first_event_time
-        return SourceFile(
+        file = SourceFile(
             path=candidate.path,
             name=candidate.name,
             kind=kind,
@@ -463,31 +488,33 @@ class _Planner:
             generation=generation_of(first_line),
             size_bytes=candidate.path.stat().st_size,
             written_at=candidate.written_at,
-            first_event_time=first_event_time,
-            named_host=named_host,
+            first_event_time=utc_text(candidate.written_at),
             is_wrapped=is_wrapped,
-            is_newest_first=is_newest_first,
+            columns=columns_in(decode(first_line)) if is_wrapped else (),
         )
+        if kind not in ("syslog", "vmware_log"):
+            return file
+        found = self._first(file, _whole_lines(head))
+        if found is not None:
+            file = replace(file, first_event_time=found[0], named_host=found[1])
+        if self._is_newest_first(file, head):
+            last_lines = end(candidate.path, _SNIFF_BYTES, self._limits).split(b"\n")
+            found = self._first(file, reversed(last_lines))
+            first_event_time = found[0] if found else file.first_event_time
+            file = replace(file, first_event_time=first_event_time, is_newest_first=True)
+        return file
 
-    def _first(
-        self, candidate: _Candidate, kind: str, is_wrapped: bool, lines: Iterable[bytes]
-    ) -> tuple[str, str | None] | None:
+    def _first(self, file: SourceFile, lines: Iterable[bytes]) -> tuple[str, str | None] | None:
         """Return the event time of the first line that has one, and the host that it names."""
-        maker = (WrappedRecords if is_wrapped else LineRecords)(
-            Origin(run_id="", source=kind, file=candidate.name),
-            written_at=candidate.written_at,
-            zone=self._options.zone,
-            year=self._options.year,
-        )
+        origin = Origin(run_id="", source=file.kind, file=file.name)
+        maker = file.records(origin, self._options)
         for raw in lines:
             record = maker.make(strip_terminator(raw), "")
             if maker.last_event_time is not None:
                 return maker.last_event_time, record.get("host")
         return None
 
-    def _is_newest_first(
-        self, candidate: _Candidate, kind: str, is_wrapped: bool, head: bytes
-    ) -> bool:
+    def _is_newest_first(self, file: SourceFile, head: bytes) -> bool:
         """Return True if most lines of the file's beginning are older than the line before.
 
         Exports of Splunk, Kibana and Graylog are sorted so. Logs are not: nearly always the first
@@ -495,7 +522,7 @@ class _Planner:
         """
 
         def times(lines: Iterable[bytes]) -> list[str]:
-            each = (self._first(candidate, kind, is_wrapped, [line]) for line in lines)
+            each = (self._first(file, [line]) for line in lines)
             return [_sortable(one[0]) for one in each if one is not None]
 
         lines = _whole_lines(head)
@@ -728,7 +755,8 @@ def moment(seconds: float) -> datetime:
 def _kind(head: bytes, *, is_promised: bool) -> tuple[str | None, bool]:
     """Return the kind of a file by its first bytes, and whether most of its lines are wrapped.
 
-    The kind is syslog, vmware_log, esxtop, tar or zip; None for anything else.
+    The kind is syslog, vmware_log, esxtop, tar, zip or document (one of JSON); None for anything
+    else.
 
     If the name is a log's, one line that looks like a log is enough. Otherwise one line in four
     must look like a log, so that a text that quotes a log is not taken for one.
@@ -738,16 +766,19 @@ def _kind(head: bytes, *, is_promised: bool) -> tuple[str | None, bool]:
     if esxtop.is_header(head):
         return "esxtop", False
     finder = Finder(HOST_FILE)
+    whole_lines = _whole_lines(head)
+    columns = columns_in(decode(strip_terminator(whole_lines[0])))
+    unwrapper = Unwrapper(Stamps(written_at=datetime.now(UTC)), columns)
     counts = {"syslog": 0, "vmware_log": 0}
     lines = wrapped = 0
-    for raw in _whole_lines(head)[: _PROMISED_LINES if is_promised else _SNIFF_LINES]:
+    for raw in whole_lines[: _PROMISED_LINES if is_promised else _SNIFF_LINES]:
         line = strip_terminator(raw)
         if not line:
             continue
         lines += 1
         found = finder.find(decode(line[:_HEAD_BYTES]))
         if found is None or b"\x1b" in line:
-            inner = (finder.find(each.line) for each in unwrap(decode(line)))
+            inner = (finder.find(each.line) for each in unwrapper.unwrap(decode(line)))
             found = next((each for each in inner if each is not None), None)
             wrapped += found is not None
         if found is not None and not found[0].is_vague:
@@ -756,7 +787,7 @@ def _kind(head: bytes, *, is_promised: bool) -> tuple[str | None, bool]:
             counts["vmware_log" if is_vms else "syslog"] += 1
     telling = sum(counts.values())
     if not telling or (not is_promised and telling * 4 < lines):
-        return None, False
+        return "document" if documents.is_document(head) else None, False
     return max(counts, key=lambda source: counts[source]), wrapped * 2 > telling
 
 

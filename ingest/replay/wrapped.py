@@ -1,5 +1,6 @@
 """Unwraps lines that another program wrapped: in a field of a JSON object or of a CSV row, after
-grep's file name and line number, in Kiwi's tab-separated columns, or in colour codes.
+grep's file name and line number, in Kiwi's tab-separated columns, or in colour codes. If the head
+of the line was parsed into fields, the line is built from them (fields.py).
 
 Only `stunwatch replay` unwraps, and only files in which most lines are wrapped. In other files, a
 line that looks wrapped is a message text.
@@ -28,12 +29,15 @@ from stunwatch.ingest.records import (
     reason_of,
     rejection,
 )
-from stunwatch.ingest.times import UptimeClock
+from stunwatch.ingest.replay.fields import LinesOfFields, columns_of
+from stunwatch.ingest.times import Stamps, UptimeClock
 from stunwatch.ingest.vm_paths import vm_of
 
 JSON_BROKEN: Final = "not one whole JSON object per line of at most 64 KiB"
 JSON_WITHOUT_MESSAGE: Final = "JSON object without message field"
-JSON_WITHOUT_HEAD: Final = "JSON object with a message of unknown format or without a time"
+JSON_WITHOUT_HEAD: Final = (
+    "JSON object with a message of unknown format, and without fields with its time and host"
+)
 
 # Whole lines first: Graylog and Elastic keep the original line next to the fields parsed from it.
 _MESSAGE_FIELDS = (
@@ -50,6 +54,7 @@ _MESSAGE_FIELDS = (
     ("MESSAGE",),
     ("_msg",),  # VictoriaLogs
     ("line",),  # Loki
+    ("text",),  # VMware Log Insight
 )
 # Fields with the file from which an agent read the line.
 _FILE_FIELDS = (
@@ -87,32 +92,62 @@ class Unwrapped:
     rest: str = ""  # further lines of the same message
     prefix: str = ""  # the text before the line, verbatim
     path: str | None = None
+    host: str | None = None  # if the line was built from fields: the host that its head must name
 
 
-def unwrap(line: str) -> Iterator[Unwrapped]:
-    """Yield the possible contents of a line, most likely first; nothing if it is not wrapped."""
-    plain = _COLOURS.sub("", line) if "\x1b" in line else line
-    if plain.startswith(("{", "[{")):
-        document = _json(plain)
+class Unwrapper:
+    """Unwraps the lines of one file."""
+
+    def __init__(self, stamps: Stamps, columns: tuple[str, ...] = ()) -> None:
+        """`stamps` converts times in fields. `columns`: of the file, if it is CSV (columns_in)."""
+        self._fields = LinesOfFields(stamps)
+        self._columns = columns
+
+    def unwrap(self, line: str) -> Iterator[Unwrapped]:
+        """Yield the possible contents of a line, most likely first; nothing if it is not wrapped."""
+        plain = _COLOURS.sub("", line) if "\x1b" in line else line
+        if plain.startswith(("{", "[{")):
+            yield from self._in_json(plain)
+            return
+        if (kiwi := _KIWI.match(plain)) is not None:
+            yield Unwrapped(plain[kiwi.end() :], prefix=kiwi[0])
+            return
+        grep = _GREP.match(plain)
+        if grep is not None and grep.end():
+            yield Unwrapped(plain[grep.end() :], prefix=grep[0], path=grep["path"])
+        if ("," in plain or plain.startswith('"')) and _CLOCK.search(plain) is not None:
+            row = _row(plain)
+            # Every product orders its columns differently. The line is the longest, except for
+            # notes.
+            for text in sorted(filter(_may_be_line, row), key=len, reverse=True):
+                yield Unwrapped(text)
+            if len(row) == len(self._columns):
+                for text, host in self._fields.lines(dict(zip(self._columns, row, strict=True))):
+                    yield _lines(text, host=host)
+        if plain != line:
+            yield Unwrapped(plain)
+
+    def _in_json(self, line: str) -> Iterator[Unwrapped]:
+        document = _json(line)
+        if document is None:
+            return
         path = _first_text(document, _FILE_FIELDS)
         for field in _MESSAGE_FIELDS:
             text = _text(document, field)
             if text:
-                first, newline, others = text.rstrip("\r\n\0").partition("\n")
-                yield Unwrapped(first, rest=newline + others, path=path)
-        return
-    if (kiwi := _KIWI.match(plain)) is not None:
-        yield Unwrapped(plain[kiwi.end() :], prefix=kiwi[0])
-        return
-    grep = _GREP.match(plain)
-    if grep is not None and grep.end():
-        yield Unwrapped(plain[grep.end() :], prefix=grep[0], path=grep["path"])
-    if ("," in plain or plain.startswith('"')) and _CLOCK.search(plain) is not None:
-        # Every product orders its columns differently. The line is the longest, except for notes.
-        for text in sorted(_columns(plain), key=len, reverse=True):
-            yield Unwrapped(text)
-    if plain != line:
-        yield Unwrapped(plain)
+                yield _lines(text, path)
+        for text, host in self._fields.lines(document):
+            yield _lines(text, path, host)
+
+
+def columns_in(first_line: str) -> tuple[str, ...]:
+    """Return the names of columns if a file's first line names those of an export, else nothing."""
+    return columns_of(_row(first_line))
+
+
+def _lines(text: str, path: str | None = None, host: str | None = None) -> Unwrapped:
+    first, newline, others = text.rstrip("\r\n\0").partition("\n")
+    return Unwrapped(first, rest=newline + others, path=path, host=host)
 
 
 class WrappedRecords(LineRecords):
@@ -121,8 +156,8 @@ class WrappedRecords(LineRecords):
     A record's head and message are the line as its host wrote it. Text before the line is added to
     the head; text around it in JSON is dropped. `offset` and `line_bytes` locate the physical line.
     The line must have a known head and its own time, because the previous line may be from another
-    log. VM and datastore come from a path in the wrapping. The host does not come from the
-    wrapping, which may name the relay or the agent instead.
+    log. VM and datastore come from a path in the wrapping. The host comes from the wrapping, which
+    may name the relay or the agent instead, only if the line has lost its head.
     """
 
     def __init__(
@@ -133,10 +168,12 @@ class WrappedRecords(LineRecords):
         zone: tzinfo,
         year: int | None,
         uptimes: UptimeClock | None = None,
+        columns: tuple[str, ...] = (),
     ) -> None:
-        """Take the same arguments as LineRecords."""
+        """Take the same arguments as LineRecords and Unwrapper."""
         uptimes = uptimes or UptimeClock()
         super().__init__(origin, written_at=written_at, zone=zone, year=year, uptimes=uptimes)
+        self._unwrapper = Unwrapper(Stamps(written_at=written_at, zone=zone, year=year), columns)
         self._known: dict[str, Any] = {
             "written_at": written_at,
             "zone": zone,
@@ -149,13 +186,16 @@ class WrappedRecords(LineRecords):
         """Return a record or a rejection, like LineRecords."""
         is_cut = len(raw) > MAX_LINE_BYTES
         line = decode(cut(raw))
-        unwrapped = list(unwrap(line))
-        for each in unwrapped:
+        has_content = False
+        for each in self._unwrapper.unwrap(line):
+            has_content = True
             lines = self._lines_of(each.path)
             lines.last_event_time = None
             record = lines._make(each.line.encode(), received_at, offset, line_bytes)
             if "reason" in record or lines.last_event_time is None:
                 continue
+            if each.host is not None and f" {each.host} " not in record["head"]:
+                continue  # a text without a program
             self.last_event_time, self.last_quality = lines.last_event_time, lines.last_quality
             if each.prefix:
                 record["head"] = each.prefix + record["head"]
@@ -166,7 +206,7 @@ class WrappedRecords(LineRecords):
         if reason_of(line) != JSON:
             return super()._make(raw, received_at, offset, line_bytes)
         reason = JSON_WITHOUT_HEAD
-        if not unwrapped:
+        if not has_content:
             reason = JSON_WITHOUT_MESSAGE if _json(line) is not None else JSON_BROKEN
         return rejection(
             raw, reason, received_at, self.origin, offset=offset, line_bytes=line_bytes
@@ -187,7 +227,7 @@ class WrappedRecords(LineRecords):
         return lines
 
 
-def _columns(line: str) -> list[str]:
+def _row(line: str) -> list[str]:
     """Parse a row of CSV; an empty list if it is not one."""
     try:
         row = next(csv.reader([line]), [])
@@ -195,7 +235,11 @@ def _columns(line: str) -> list[str]:
         return []
     if len(row) < 2 and not line.startswith('"'):
         return []
-    return [text for text in row[:_MAX_COLUMNS] if _CLOCK.search(text, 0, _LONGEST_HEAD)]
+    return row[:_MAX_COLUMNS]
+
+
+def _may_be_line(text: str) -> bool:
+    return _CLOCK.search(text, 0, _LONGEST_HEAD) is not None
 
 
 def _json(line: str) -> dict[str, Any] | None:

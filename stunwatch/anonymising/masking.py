@@ -102,7 +102,7 @@ class Masker:
     def begin(self, written_at: datetime, zone: tzinfo = UTC, year: int | None = None) -> None:
         """Start a file. Timestamps without a year get one as in a replay, see Stamps."""
         self._stamps = Stamps(written_at=written_at, zone=zone, year=year)
-        self._zone = zone
+        self.zone = zone
         self._head_year = "" if year is None else str(year)
 
     def moment(self, at: datetime) -> datetime:
@@ -335,7 +335,7 @@ class Masker:
         at = self._stamps.event_time(f"{stamp['month']} {stamp['day']} {stamp['time']}")
         if at is None:
             return ""
-        year = f"{datetime.fromisoformat(at).astimezone(self._zone).year:04}"
+        year = f"{datetime.fromisoformat(at).astimezone(self.zone).year:04}"
         self._head_year = self._head_year and year
         return year
 

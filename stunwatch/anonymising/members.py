@@ -19,7 +19,8 @@ from stunwatch.ingest.records import MAX_LINE_BYTES, cut, decode
 from stunwatch.ingest.replay import esxtop, lines
 from stunwatch.ingest.replay.sources import SourceFile
 from stunwatch.ingest.replay.streams import Blocks
-from stunwatch.ingest.replay.wrapped import unwrap
+from stunwatch.ingest.replay.wrapped import Unwrapper
+from stunwatch.ingest.times import Stamps
 from stunwatch.inventory.outputs import Output
 
 _ZONE = re.compile(r"\(PDH-CSV [\d.]+\) \(.*\)(?P<minutes>\([+-]?\d{1,4}\))")
@@ -139,11 +140,11 @@ def collect_names(source: SourceFile, masker: Masker, names: Names) -> None:
     if source.kind == "esxtop":
         _collect_esxtop(source, names)
         return
-    finder = Finder(HOST_FILE)
+    finder, unwrapper = Finder(HOST_FILE), _unwrapper(source, masker)
     added: set[tuple[str, str]] = set()
     for raw in lines_of(source):
         text = decode(cut(raw))
-        for each in _unwrapped(text) if source.is_wrapped else (text,):
+        for each in _unwrapped(text, unwrapper) if source.is_wrapped else (text,):
             for span in spans(each, finder, masker.is_read(each)):
                 place = span.kind, span.text
                 if place not in added:
@@ -152,26 +153,31 @@ def collect_names(source: SourceFile, masker: Masker, names: Names) -> None:
                         added.add(place)
 
 
-def _unwrapped(text: str) -> Iterator[str]:
-    for each in unwrap(text):
+def _unwrapper(source: SourceFile, masker: Masker) -> Unwrapper:
+    return Unwrapper(Stamps(written_at=source.written_at, zone=masker.zone), source.columns)
+
+
+def _unwrapped(text: str, unwrapper: Unwrapper) -> Iterator[str]:
+    for each in unwrapper.unwrap(text):
         yield from (each.line, *each.rest.split("\n"), f"{each.path or ''} ")
     yield text
 
 
 def log(source: SourceFile, masker: Masker) -> Iterator[bytes]:
     """Yield the masked lines of a log, each with a line feed. Raises UnreadableError."""
-    finder = Finder(HOST_FILE)
+    finder, unwrapper = Finder(HOST_FILE), _unwrapper(source, masker)
     for raw in lines_of(source):
         text = decode(cut(raw))
-        made = _wrapped(text, finder, masker) if source.is_wrapped else masker.line(text)
+        is_wrapped = source.is_wrapped
+        made = _wrapped(text, unwrapper, finder, masker) if is_wrapped else masker.line(text)
         line = made.encode("ascii", "replace")
         if len(raw) > MAX_LINE_BYTES:  # so that it still counts as a cut line
             line = line.ljust(MAX_LINE_BYTES + 1, b"x")
         yield line + b"\n"
 
 
-def _wrapped(text: str, finder: Finder, masker: Masker) -> str:
-    for each in unwrap(text):
+def _wrapped(text: str, unwrapper: Unwrapper, finder: Finder, masker: Masker) -> str:
+    for each in unwrapper.unwrap(text):
         if finder.find(each.line[:_FINDER_BYTES]) is None:
             continue
         line = masker.line(each.line)

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from test_reading import read
 from trees import vmware_log, write
 
 from stunwatch.ingest.records import JSON, NO_PATTERN, Record
-from stunwatch.ingest.replay import BACKFILL, REJECTED
+from stunwatch.ingest.replay import BACKFILL, REJECTED, plan
 from stunwatch.ingest.replay.wrapped import (
     JSON_BROKEN,
     JSON_WITHOUT_HEAD,
     JSON_WITHOUT_MESSAGE,
-    unwrap,
+    Unwrapper,
 )
+from stunwatch.ingest.times import Stamps
 
 WIRE = [
     "<181>2024-05-06T07:08:09.123Z esx01.lab vmkernel: cpu5:2097345)NFS: 337: Lost",
@@ -153,6 +155,172 @@ def test_the_program_comes_from_a_path_in_the_wrapping(tmp_path: Path) -> None:
     assert "host" not in record
 
 
+PARSED = [
+    ("esx01.lab", "vmkernel", "cpu5:2097345)NFS: 337: Lost connection to the server nas01"),
+    ("esx01.lab", "Hostd", "info hostd[71] [Originator@6876 sub=Vimsvc opID=4f2a] Event 1 : ok"),
+    ("esx02", "Hostd", "[Originator@6876 sub=Vimsvc.Tasks opID=5a-c3 user=root] Task 7 is done"),
+    ("192.0.2.7", "vobd", "[scsiCorrelator] 5061us: [vob.scsi.scsipath.pathstate.dead] vmhba2, ü"),
+    ("esx02", "web01", "vcpu-0| I005: Checkpoint_Unstun: vm stopped for 48211 us"),
+    ("esx02", "web01", "In(05) vcpu-0 - Checkpoint_Unstun: vm stopped for 48211 us"),
+]
+STAMP = "2024-05-06T07:08:09.123Z"
+
+EXPORTS: dict[str, Callable[[str, str, str], str]] = {
+    "Graylog": lambda host, program, text: json.dumps(
+        {"timestamp": STAMP, "source": host, "application_name": program, "message": text}
+    ),
+    "Graylog, host and program in the message": lambda host, program, text: json.dumps(
+        {"timestamp": STAMP, "source": host, "message": f"{host} {program}: {text}", "level": 6}
+    ),
+    "Logstash": lambda host, program, text: json.dumps(
+        {"@timestamp": STAMP, "logsource": host, "program": program, "message": text,
+         "host": "192.0.2.9", "timestamp": "May  6 07:08:09"}
+    ),
+    "Elastic": lambda host, program, text: json.dumps(
+        {"@timestamp": STAMP, "host": {"name": "relay01"}, "message": text,
+         "log": {"level": "info", "syslog": {"hostname": host, "appname": program}}}
+    ),
+    "Elastic's vSphere integration": lambda host, program, text: json.dumps(
+        {"_index": "logs-vsphere", "_source": {
+            "@timestamp": STAMP, "agent": {"name": "relay01"}, "process": {"name": program},
+            "host": {"name": host, "hostname": "relay01"}, "message": text}}
+    ),
+    "syslog-ng": lambda host, program, text: json.dumps(
+        {"PROGRAM": program, "PRIORITY": "info", "MESSAGE": text, "HOST": host, "ISODATE": STAMP}
+    ),
+    "rsyslog": lambda host, program, text: json.dumps(
+        {"timereported": STAMP, "hostname": host, "syslogtag": f"{program}[71]:", "msg": f" {text}"}
+    ),
+    "Vector": lambda host, program, text: json.dumps(
+        {"appname": program, "hostname": host, "message": text, "timestamp": STAMP,
+         "source_ip": "192.0.2.9", "facility": "local4"}
+    ),
+    "Fluentd": lambda host, program, text: json.dumps(
+        {"time": 1714979289.123, "host": host, "ident": program, "message": text}
+    ),
+    "nanoseconds": lambda host, program, text: json.dumps(
+        {"ts": "1714979289123000000", "host": host, "app": program, "msg": text}
+    ),
+    "Loki": lambda host, program, text: json.dumps(
+        {"labels": {"hostname": host, "app": program}, "line": text, "timestamp": STAMP}
+    ),
+    "Azure": lambda host, program, text: json.dumps(
+        {"TimeGenerated": "2024-05-06T07:09:00Z", "EventTime": STAMP, "HostName": host,
+         "Computer": "relay01", "ProcessName": program, "SyslogMessage": text}
+    ),
+}  # fmt: skip
+CSV_EXPORTS: dict[str, tuple[list[str], Callable[[str, str, str], list[str]]]] = {
+    "Graylog": (
+        ["timestamp", "source", "message"],
+        lambda host, program, text: [STAMP, host, f"{program}: {text}"],
+    ),
+    "Kibana": (
+        ["@timestamp", "host.name", "process.name", "message"],
+        lambda host, program, text: ["May 6, 2024 @ 07:08:09.123", host, program, text],
+    ),
+    "a database": (
+        ["Host", "Program", "Time [UTC]", "Message"],
+        lambda host, program, text: [host, program, "2024-05-06 07:08:09.123 +0000", text],
+    ),
+}
+
+
+@pytest.mark.parametrize("product", EXPORTS)
+def test_a_line_is_built_from_the_fields_of_an_export(tmp_path: Path, product: str) -> None:
+    plain = [f"{STAMP} {host} {program}: {text}" for host, program, text in PARSED]
+    expected = replayed(tmp_path / "plain.log", plain)
+    found = replayed(tmp_path / "a.json", [EXPORTS[product](*each) for each in PARSED])
+    for record, built in zip(expected, found, strict=True):
+        assert {name: built.get(name) for name in OWN} == {name: record.get(name) for name in OWN}
+
+
+@pytest.mark.parametrize("product", CSV_EXPORTS)
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_a_line_is_built_from_the_columns_of_an_export(
+    tmp_path: Path, product: str, is_newest_first: bool
+) -> None:
+    header, columns = CSV_EXPORTS[product]
+    times = [f"07:{minute:02}:09.123" for minute in range(40)]
+    lines = [
+        (time, f"2024-05-06T{time}Z {host} {program}: {text}", row(*columns(host, program, text)))
+        for time, (host, program, text) in zip(times, PARSED * 7, strict=False)
+    ]
+    expected = replayed(tmp_path / "plain.log", [line for _, line, _ in lines])
+    rows = [each.replace("07:08:09.123", time) for time, _, each in lines]
+    rows = rows[::-1] if is_newest_first else rows
+    found = replayed(tmp_path / "a.csv", [row(*header), *rows])
+    built = [{name: each.get(name) for name in OWN} for each in found if "reason" not in each]
+    assert built == [{name: each.get(name) for name in OWN} for each in expected]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"message": "cpu5:2097345)NFS: 337: Lost", "host": "esx01"},
+        {"message": "cpu5:2097345)NFS: 337: Lost", "timestamp": STAMP},
+        {"message": "cpu5:2097345)NFS: 337: Lost", "timestamp": "soon", "host": "esx01"},
+        {"message": "cpu5:2097345)NFS: 337: Lost", "timestamp": 10**18 * 9, "host": "esx01"},
+        {"message": "cpu5:2097345)NFS: 337: Lost", "timestamp": STAMP, "host": "two words"},
+        # The only name is the agent's.
+        {"message": "cpu5:2097345)NFS: 337: Lost", "timestamp": STAMP, "agent": {"name": "relay01"},
+         "host": {"name": "relay01"}},
+        {"message": "a text without a program", "timestamp": STAMP, "host": "esx01"},
+    ],
+)  # fmt: skip
+def test_an_export_without_time_host_or_program_is_rejected(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    lines = [json.dumps({"message": each}) for each in WIRE]
+    *_, record = replayed(tmp_path / "a.json", [*lines, json.dumps(fields)])
+    assert record["reason"] == JSON_WITHOUT_HEAD
+
+
+def test_the_program_of_an_export_is_found_in_the_message(tmp_path: Path) -> None:
+    texts = [text for _, _, text in (PARSED[0], PARSED[1], PARSED[3])]
+    lines = [json.dumps({"timestamp": STAMP, "source": "esx01", "message": f"  {text}"})
+             for text in texts]  # fmt: skip
+    found = replayed(tmp_path / "a.json", lines)
+    assert [each["program"] for each in found] == ["vmkernel", "hostd", "vobd"]
+
+
+def test_the_objects_of_a_json_document_are_read(tmp_path: Path) -> None:
+    plain = replayed(tmp_path / "plain.log", WIRE)
+    objects = [{"message": line, "id": number} for number, line in enumerate(WIRE)]
+    documents: dict[str, Any] = {
+        "Grafana, Azure": objects,
+        "Log Insight": {"complete": True, "events": [{"text": line} for line in WIRE]},
+        "Elastic": {
+            "took": 5,
+            "hits": {"total": 4, "hits": [{"_source": each} for each in objects]},
+        },
+        "Splunk": {"preview": False, "results": [{"_raw": line} for line in WIRE]},
+        "Graylog": {"messages": [{"message": each, "index": "graylog_7"} for each in objects]},
+        "Datadog": {"data": [{"id": "x", "attributes": each} for each in objects]},
+    }
+    for name, document in documents.items():
+        for indent in (None, 2):
+            path = tmp_path / "export.json"
+            write(path, json.dumps(document, indent=indent).encode())
+            _, messages = read(path)
+            found = [each for _, _, each in messages if each.get("kind") == "line"]
+            built = [{field: each.get(field) for field in OWN} for each in found]
+            assert built == [{field: each.get(field) for field in OWN} for each in plain], name
+
+
+def test_a_json_document_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    for content, sentence in (
+        (b'{"events": [{"message": "x"}, ', "cut off or damaged"),
+        (b'[{"message": "' + b"x" * 70_000_000 + b'"}]', "more than 64 MiB"),
+        (b'{\n"hits": {"message": "x"}\n}', "without log lines"),
+    ):
+        path = write(tmp_path / "export.json", content)
+        with plan([path]) as planned:
+            assert [sentence in each.sentence for each in planned.problems] == [True]
+        write(tmp_path / "folder/export.json", content)
+        with plan([tmp_path / "folder"]) as planned:
+            assert planned.skipped == [str(tmp_path / "folder/export.json")]
+
+
 def test_a_message_of_several_lines_has_one_head(tmp_path: Path) -> None:
     (record,) = replayed(tmp_path / "a.json", [json.dumps({"message": WIRE[2] + "\n--> }\n"})])
     assert record["message"] == "Event 1 : logged in\n--> }"
@@ -202,5 +370,5 @@ def test_the_depth_of_unwrapping_is_bounded() -> None:
     line = WIRE[0]
     for _ in range(5):
         line = orjson.dumps({"message": line}).decode()
-    (found,) = unwrap(line)
+    (found,) = Unwrapper(Stamps(written_at=datetime.now(UTC))).unwrap(line)
     assert found.line.startswith('{"message":')
