@@ -52,6 +52,7 @@ LOOSE = frozenset(
         "wire_bsd",
         "wire_dated_text",
         "wire_iso",
+        "wire_iso_vobd",
         "wire_hostless",
         "wire_rfc5424",
         "wire_stamped",

@@ -12,7 +12,6 @@ from stunwatch.ingest.records import (
     BINARY,
     MAX_LINE_BYTES,
     NO_VM,
-    LineRecords,
     Origin,
     Record,
     datastore_name,

@@ -1,6 +1,6 @@
 """Unwraps lines that another program wrapped: in a field of a JSON object or of a CSV row, after
-grep's file name and line number, in Kiwi's tab-separated columns, or in colour codes. If the head
-of the line was parsed into fields, the line is built from them (fields.py).
+grep's file name and line number, in Kiwi's tab-separated columns, after another prefix, or in
+colour codes. If the head of the line was parsed into fields, the line is built from them.
 
 Only `stunwatch replay` unwraps, and only files in which most lines are wrapped. In other files, a
 line that looks wrapped is a message text.
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from stunwatch.ingest.heads import HOST_FILE, Finder
 from stunwatch.ingest.records import (
     JSON,
     MAX_LINE_BYTES,
@@ -77,6 +78,15 @@ _GREP = re.compile(
 _KIWI = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[A-Za-z]\w{0,15}\.\w{1,15}\t\S{1,255}\t", re.ASCII
 )
+# Numbers, addresses, names or quotation marks before a head: `12 2024-…`, `syslog-1 | May 6 …`.
+# Not a program, whose text may look like a head.
+_PREFIXED = re.compile(
+    r"(?:(?!: )[^{}]){1,100}?(?=(?:<\d{1,3}> ?)?(?:1 )?(?:\d{4}-\d\d-\d\dT"
+    r"|(?<!\d{4} )(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}\d{1,2} (?:\d{4} )?)"
+    r"\d\d:\d\d:\d\d\S{0,16} )",
+    re.ASCII,
+)
+_MOST_PREFIXES = 3
 # Every head contains a time of day or an uptime.
 _CLOCK = re.compile(r"\d:\d\d", re.ASCII)
 _LONGEST_HEAD = 4096
@@ -102,9 +112,10 @@ class Unwrapper:
         """`stamps` converts times in fields. `columns`: of the file, if it is CSV (columns_in)."""
         self._fields = LinesOfFields(stamps)
         self._columns = columns
+        self._finder = Finder(HOST_FILE)
 
     def unwrap(self, line: str) -> Iterator[Unwrapped]:
-        """Yield the possible contents of a line, most likely first; nothing if it is not wrapped."""
+        """Yield the possible contents of a wrapped line, most likely first."""
         plain = _COLOURS.sub("", line) if "\x1b" in line else line
         if plain.startswith(("{", "[{")):
             yield from self._in_json(plain)
@@ -126,6 +137,8 @@ class Unwrapper:
                     yield _lines(text, host=host)
         if plain != line:
             yield Unwrapped(plain)
+        if self._finder.find(plain[:_LONGEST_HEAD]) is None:
+            yield from _behind_prefixes(plain)
 
     def _in_json(self, line: str) -> Iterator[Unwrapped]:
         document = _json(line)
@@ -143,6 +156,17 @@ class Unwrapper:
 def columns_in(first_line: str) -> tuple[str, ...]:
     """Return the names of columns if a file's first line names those of an export, else nothing."""
     return columns_of(_row(first_line))
+
+
+def _behind_prefixes(line: str) -> Iterator[Unwrapped]:
+    """Yield what follows a prefix, first after the shortest one."""
+    at = 0
+    for _ in range(_MOST_PREFIXES):
+        match = _PREFIXED.match(line, at)
+        if match is None:
+            return
+        at = match.end()
+        yield Unwrapped(line[at:], prefix=line[:at])
 
 
 def _lines(text: str, path: str | None = None, host: str | None = None) -> Unwrapped:

@@ -13,7 +13,13 @@ from stunwatch.ingest.heads import HOST_FILE, PARSERS, VMWARE_LOG, WIRE, Familie
 from stunwatch.ingest.records import LineRecords, Origin
 
 CASES = Path(__file__).parent / "cases"
-FAMILIES = {"vmware_log": VMWARE_LOG, "host": HOST_FILE, "wire": WIRE, "relays": WIRE}
+FAMILIES = {
+    "vmware_log": VMWARE_LOG,
+    "host": HOST_FILE,
+    "wire": WIRE,
+    "relays": WIRE,
+    "servers": WIRE,
+}
 WRITTEN_AT = datetime(2024, 6, 30, 12, tzinfo=UTC)
 RECEIVED_AT = "2024-06-30T12:00:00Z"
 

@@ -49,7 +49,9 @@ def make(lua: Any) -> Make:
     return made
 
 
-@pytest.mark.parametrize("case", [each for each in cases() if each.found == "wire"], ids=str)
+@pytest.mark.parametrize(
+    "case", [each for each in cases() if each.found in ("wire", "servers")], ids=str
+)
 def test_lua_makes_the_expected_record_of_each_network_line(case: Case, make: Make) -> None:
     arrived_at = datetime.fromisoformat(case.received_at)
     assert make(case.line, arrived_at) == WireRecords().make(case.line.encode(), PEER, arrived_at)

@@ -77,6 +77,13 @@ WRAPPINGS: dict[str, Callable[[str], str]] = {
     "grep -n": lambda line: f"12:{line}",
     "grep -Hn": lambda line: f"/srv/syslog hosts/all.log.1:12:{line}",
     "findstr": lambda line: f"C:\\logs\\all.log:12:{line}",
+    "docker compose": lambda line: f"syslog-1  | {line}",
+    "cat -n": lambda line: f"    12\t{line}",
+    "less -N": lambda line: f"     12 {line}",
+    "indented": lambda line: f"  {line}",
+    "quoted mail": lambda line: f"> {line}",
+    "Tftpd64": lambda line: f"Mon May 06 09:08:09 2024;192.0.2.1; {line}",
+    "Kiwi's standard columns": lambda line: f"05-06-2024\t09:08:09\tLocal4.Info\tesx01\t{line}",
     "grep --color": lambda line: re.sub(
         "(Lost|stunned|logged|quotes)", "\x1b[01;31m\\1\x1b[m", line
     ),
@@ -107,7 +114,13 @@ def test_a_wrapped_line_gives_the_record_of_the_line(tmp_path: Path, wrapping: s
     assert [record["offset"] for record in wrapped] == offsets
 
 
-@pytest.mark.parametrize("wrapping", ["Kiwi", "grep -H", "grep -n", "grep -Hn", "findstr"])
+PREFIXES = [
+    "Kiwi", "grep -H", "grep -n", "grep -Hn", "findstr", "docker compose", "cat -n", "less -N",
+    "indented", "quoted mail", "Tftpd64", "Kiwi's standard columns",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrapping", PREFIXES)
 def test_a_prefix_is_kept_in_the_head(tmp_path: Path, wrapping: str) -> None:
     lines = [WRAPPINGS[wrapping](line) for line in WIRE]
     found = replayed(tmp_path / "wrapped.log", lines)
@@ -352,6 +365,17 @@ def test_a_line_that_cannot_be_unwrapped_is_rejected_with_a_reason(
     *_, record = replayed(tmp_path / "a.json", [*lines, line])
     assert record["reason"] == reason
     assert record["line"].startswith(line[:1000])
+
+
+def test_a_head_in_the_text_of_a_program_is_no_head(tmp_path: Path) -> None:
+    lines = [f"syslog-1  | {each}" for each in WIRE]
+    forged = (
+        "06.05.2024 07:08:09 esx09 agent: 2024-05-06T07:08:09Z esx01 vmkernel: cpu5:2)NFS: 337: x"
+    )
+    *_, record = replayed(tmp_path / "a.log", [*lines, forged])
+    assert record["line"] == forged
+    record, *_ = replayed(tmp_path / "b.log", [WIRE[0] + " " + WIRE[1], *lines])
+    assert record["host"] == "esx01.lab"
 
 
 def test_only_a_file_of_wrapped_lines_is_unwrapped(tmp_path: Path) -> None:
