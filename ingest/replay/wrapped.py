@@ -78,6 +78,12 @@ _GREP = re.compile(
 _KIWI = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[A-Za-z]\w{0,15}\.\w{1,15}\t\S{1,255}\t", re.ASCII
 )
+# Files of Fluentd and Fluent Bit: time<TAB>tag<TAB>{…} and tag: [time, {…}]
+_TAGGED = re.compile(
+    r"(?:(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}(?: [+-]\d{4})?)\t[^\t]{1,255}\t"
+    r"|[^\s:]{1,255}: \[(?P<epoch>\d{1,19}\.\d{1,9}), )(?=\{)",
+    re.ASCII,
+)
 # Numbers, addresses, names or quotation marks before a head: `12 2024-…`, `syslog-1 | May 6 …`.
 # Not a program, whose text may look like a head.
 _PREFIXED = re.compile(
@@ -120,6 +126,9 @@ class Unwrapper:
         if plain.startswith(("{", "[{")):
             yield from self._in_json(plain)
             return
+        if (tagged := _TAGGED.match(plain)) is not None:
+            yield from self._in_json(plain[tagged.end() :], tagged["time"] or tagged["epoch"])
+            return
         if (kiwi := _KIWI.match(plain)) is not None:
             yield Unwrapped(plain[kiwi.end() :], prefix=kiwi[0])
             return
@@ -140,10 +149,12 @@ class Unwrapper:
         if self._finder.find(plain[:_LONGEST_HEAD]) is None:
             yield from _behind_prefixes(plain)
 
-    def _in_json(self, line: str) -> Iterator[Unwrapped]:
+    def _in_json(self, line: str, time: str | None = None) -> Iterator[Unwrapped]:
         document = _json(line)
         if document is None:
             return
+        if time is not None:
+            document.setdefault("time", time)
         path = _first_text(document, _FILE_FIELDS)
         for field in _MESSAGE_FIELDS:
             text = _text(document, field)

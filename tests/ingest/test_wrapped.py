@@ -211,6 +211,10 @@ EXPORTS: dict[str, Callable[[str, str, str], str]] = {
     "Fluentd": lambda host, program, text: json.dumps(
         {"time": 1714979289.123, "host": host, "ident": program, "message": text}
     ),
+    "Fluentd's file": lambda host, program, text: "2024-05-06 07:08:09.123 +0000\tsyslog.info\t"
+    + json.dumps({"host": host, "ident": program, "message": text}),
+    "Fluent Bit's file": lambda host, program, text: "syslog.0: [1714979289.123000000, "
+    + json.dumps({"pri": "14", "host": host, "ident": program, "message": text}) + "]",
     "nanoseconds": lambda host, program, text: json.dumps(
         {"ts": "1714979289123000000", "host": host, "app": program, "msg": text}
     ),
