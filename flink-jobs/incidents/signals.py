@@ -194,6 +194,7 @@ def _reservation(event: Event) -> Signal | None:
 
 def _latency(event: Event) -> Signal | None:
     started_us, ended_us = microseconds(event["started_at"]), _end(event)
+    is_named_datastore = event["object_class"] in ("datastore", "nfs_volume")
     if event["origin"] == "vmkernel":
         if event["peak_ms"] < LOG_LATENCY_MS:
             return None
@@ -203,14 +204,13 @@ def _latency(event: Event) -> Signal | None:
             **_common(event, "slow_log", event["metric"], event["samples"]),
             until_us=latest_us if ended_us is None else ended_us,
             known_us=started_us,
-            **_storage(event),
+            **({"datastore": event["device"]} if is_named_datastore else _storage(event)),
             size=_peak_ms(event),
             metric=_metric(event),
             origin=event["origin"],
         )
     if event["kind"] != "sustained" or event["object_class"] in ("virtual_disk", "path"):
         return None
-    is_named_datastore = event["object_class"] in ("datastore", "nfs_volume")
     is_device = event["object_class"] in ("scsi_device", "disk")
     return Signal(
         **_common(

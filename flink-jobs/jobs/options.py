@@ -11,7 +11,7 @@ from typing import Any
 PRINCIPAL = "flink"
 """The Kafka user of the jobs (infra/kafka/acls.yaml)."""
 
-STATE = 13
+STATE = 14
 """The format version of the jobs' state. If it differs from a checkpoint's, a job starts at the
 oldest message in Kafka instead. Raise it if older checkpoints cannot be read; a test compares the
 classes of the state with tests/detectors/state_format.yaml and says so."""

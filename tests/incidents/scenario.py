@@ -5,6 +5,7 @@
     esx1 slow_log naa.a 02:10:00 02:12:00 400     latency in the host's own log
     esx1 slow_volume gold 02:10:00 02:30:00 80    a datastore, by Storage I/O Control
     esx1 slow_nfs nfs01 02:10:00 02:30:00 80      an NFS volume: GAVG
+    esx1 slow_nfs_log nfs01 02:10:00 02:12:00 80  an NFS volume, in the host's own log
     esx1 stun gold/web01 02:10:00 02:10:08 snapshot_remove
     esx1 conflict naa.a 02:10:00 02:10:04 failed
     esx1 stuck vmhba1:0:7 02:10:00 02:10:04       a conflict with its path (`-`: no device)
@@ -57,6 +58,7 @@ _LATENCIES = {
     "slow_log": ("scsi_device", "davg", "vmkernel"),
     "slow_volume": ("datastore", "gavg", "storage_rm"),
     "slow_nfs": ("nfs_volume", "gavg", "esxtop"),
+    "slow_nfs_log": ("nfs_volume", "gavg", "vmkernel"),
 }
 """Class, metric and origin of a latency."""
 
@@ -173,7 +175,7 @@ def _events(line: str) -> Iterator[Fed]:
     }
     of_a_vm = {"vm": vm, "datastore": datastore}
     match kind:
-        case "slow" | "queue" | "slow_log" | "slow_volume" | "slow_nfs":
+        case "slow" | "queue" | "slow_log" | "slow_volume" | "slow_nfs" | "slow_nfs_log":
             object_class, metric, origin = _LATENCIES[kind]
             yield (
                 "events.latency",

@@ -51,7 +51,7 @@ EVENTS = st.one_of(
     event("{host} {kind} {lun} 02:{minute}:00 02:30:00 {ms}",
           kind=st.sampled_from(["slow", "slow", "slow_log", "queue"]), lun=STORAGE, ms=MS),
     event("{host} {kind} {name} 02:{minute}:00 02:30:00 {ms}",
-          kind=st.sampled_from(["slow_volume", "slow_nfs"]),
+          kind=st.sampled_from(["slow_volume", "slow_nfs", "slow_nfs_log"]),
           name=st.sampled_from(["gold", "silver", "nfs01"]), ms=MS),
     event("{host} stun {vm} " + DURING + " {cause}", vm=VM, cause=CAUSE),
     event("{host} conflict {lun} " + DURING + " {outcome}",

@@ -1,4 +1,4 @@
-"""Episodes of slow devices of one host, from messages of the host itself.
+"""Episodes of slow devices and NFS volumes of one host, from messages of the host itself.
 
 The host logs a line when the latency of a device rises to at least 30 times the last value logged,
 or doubles again, and another when it improves. In between it may log nothing, however slow the
@@ -21,6 +21,7 @@ _DETECTOR = detector("latency_log")
 _PATTERNS = _DETECTOR.patterns
 _LIMITS = _DETECTOR.thresholds
 
+_FORMS = ("kernel", "observation", "event", "nfs")
 _SECOND = 1_000_000
 _HOUR = 3600 * _SECOND
 _MICROSECONDS_PER_MS = 1000
@@ -46,9 +47,9 @@ class LatencyEpisode:
     is_deleted: int
     run_id: str
     host: str
-    object_class: Literal["scsi_device"]
+    object_class: Literal["scsi_device", "nfs_volume"]
     device: str
-    metric: Literal["davg"]
+    metric: Literal["davg", "gavg"]
     origin: Literal["vmkernel"]
     kind: Literal["spike", "sustained"]
     started_at: str
@@ -63,14 +64,17 @@ class LatencyEpisode:
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Fact):
-    """A line that reports that a device became slower or faster."""
+    """A line that reports that a device or volume became slower or faster, or is still slow."""
 
     host_key: str
     device: str
+    is_nfs: bool
     is_worse: bool
-    before_us: int
-    """The latency before and after the change, in microseconds per command."""
+    before_us: int | None
+    """The latency before and after the change, in microseconds per command. If the volume is still
+    slow, `before_us` is None."""
     after_us: int
+    threshold_us: int | None = None
 
 
 @dataclass
@@ -117,14 +121,20 @@ class Tracker(PointEvents[Change, LatencyEpisode]):
         message = record["message"]
         if _PATTERNS["quiet_boot_device"].search(message):
             return None
-        told = (_PATTERNS[name].search(message) for name in ("kernel", "observation", "event"))
+        told = (_PATTERNS[name].search(message) for name in _FORMS)
         found = next(filter(None, told), None)
         if found is None:
             return None
-        is_worse = found["change"] == "deteriorated"
-        before_us, after_us = int(found["before"]), int(found["after"])
-        if before_us == after_us or is_worse != (after_us > before_us):
-            return None
+        group = found.groupdict().get
+        before_us: int | None = None
+        if still := group("still"):
+            is_worse, after_us = True, int(still)
+        else:
+            is_worse = found["change"] == "deteriorated"
+            before_us, after_us = int(found["before"]), int(found["after"])
+            if before_us == after_us or is_worse != (after_us > before_us):
+                return None
+        threshold = group("threshold") or group("exceeded")
         return Change(
             at_us=record["event_time_us"],
             offset=record.get("offset", -1),
@@ -132,14 +142,16 @@ class Tracker(PointEvents[Change, LatencyEpisode]):
             host=record.get("host", ""),
             host_key=host_key(record),
             device=found["device"],
+            is_nfs=found.re is _PATTERNS["nfs"],
             is_worse=is_worse,
             before_us=before_us,
             after_us=after_us,
+            threshold_us=int(threshold) if threshold else None,
         )
 
     def group_of(self, fact: Change) -> Hashable:
         """Group by host and device."""
-        return fact.host_key, fact.device
+        return fact.host_key, fact.is_nfs, fact.device
 
     def rows(self, facts: Sequence[Change], event_time_us: int) -> Iterator[Found[LatencyEpisode]]:
         """Yield the episodes of one device."""
@@ -166,7 +178,7 @@ class Tracker(PointEvents[Change, LatencyEpisode]):
 def _told_once(facts: Sequence[Change]) -> list[Told]:
     """Return the facts of one device from sorted lines, without repetitions."""
     told: list[Told] = []
-    newest: dict[tuple[int, int], Told] = {}
+    newest: dict[tuple[int | None, int], Told] = {}
     for line in facts:
         numbers = line.before_us, line.after_us
         known = newest.get(numbers)
@@ -209,6 +221,7 @@ def _row(episode: Episode) -> LatencyEpisode:
     first, last = episode.facts[0].first, episode.facts[-1].first
     slow_us = [told.first.after_us for told in episode.facts if told.first.is_worse]
     lines = sorted((line for told in episode.facts for line in told.lines), key=_order)
+    threshold_us = next((line.threshold_us for line in lines if line.threshold_us), None)
     # Of many lines, always show the last one: it may report the recovery.
     shown = [*lines[: EVIDENCE_SHOWN - 1], lines[-1]]
     return LatencyEpisode(
@@ -220,17 +233,17 @@ def _row(episode: Episode) -> LatencyEpisode:
         is_deleted=0,
         run_id="",
         host=fullest_host(line.host for line in lines),
-        object_class="scsi_device",
+        object_class="nfs_volume" if first.is_nfs else "scsi_device",
         device=first.device,
-        metric="davg",
+        metric="gavg" if first.is_nfs else "davg",
         origin="vmkernel",
         kind="sustained" if last.at_us - first.at_us >= _SUSTAINED_US else "spike",
         started_at=timestamp(first.at_us),
         ended_at=timestamp(last.at_us) if episode.is_over else None,
-        threshold_ms=None,
+        threshold_ms=None if threshold_us is None else _milliseconds(threshold_us),
         peak_ms=_milliseconds(max(slow_us)),
         mean_ms=_milliseconds(sum(slow_us) / len(slow_us)),
-        baseline_ms=_milliseconds(first.before_us),
+        baseline_ms=None if first.before_us is None else _milliseconds(first.before_us),
         samples=len(episode.facts),
         evidence=list(dict.fromkeys(line.text for line in shown)),
     )
