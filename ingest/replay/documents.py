@@ -16,7 +16,9 @@ from stunwatch.ingest.replay.fields import MESSAGE_NAMES
 from stunwatch.ingest.replay.streams import Limits, UnreadableError, beginning
 
 LARGEST_BYTES: Final = 64 << 20
-"""A document is parsed as a whole, which needs ten times its size of memory."""
+MOST_OBJECTS: Final = 1_000_000
+MOST_VALUES: Final = 8_000_000
+"""A document is parsed as a whole, and each object and value needs memory."""
 
 _DEEPEST: Final = 4  # {"hits": {"hits": [{"_source": …
 _FIRST_LINES: Final = 3
@@ -49,10 +51,12 @@ def split(path: Path, to: Path, limits: Limits) -> None:
         UnreadableError: the document is too large, broken, or has no objects with messages.
     """
     data = beginning(path, LARGEST_BYTES + 1, limits)
-    if len(data) > LARGEST_BYTES:
+    is_large = data.count(b"{") > MOST_OBJECTS or data.count(b",") > MOST_VALUES
+    if is_large or len(data) > LARGEST_BYTES:
         raise UnreadableError(
-            f"it is a JSON document of more than {LARGEST_BYTES >> 20} MiB. Write one object per"
-            " line, for example with `jq -c '.[]'`, and replay the result"
+            f"it is a JSON document of more than {LARGEST_BYTES >> 20} MiB,"
+            f" {MOST_OBJECTS:,} objects or {MOST_VALUES:,} values. Write one object per line, for"
+            " example with `jq -c '.[]'`, and replay the result"
         )
     try:
         objects = _objects(orjson.loads(data.removeprefix(b"\xef\xbb\xbf")))
@@ -84,8 +88,9 @@ def _is_object(each: dict[str, Any], name: str) -> bool:
     return isinstance(each.get(name), dict)
 
 
-def _has_message(each: dict[str, Any]) -> bool:
+def _has_message(each: dict[str, Any], depth: int = 0) -> bool:
     names = {name.lower().rpartition(".")[2] for name in each}
-    return not names.isdisjoint(MESSAGE_NAMES) or any(
-        isinstance(value, dict) and _has_message(value) for value in each.values()
-    )
+    if not names.isdisjoint(MESSAGE_NAMES):
+        return True
+    inner = each.values() if depth < _DEEPEST else ()
+    return any(isinstance(value, dict) and _has_message(value, depth + 1) for value in inner)

@@ -606,6 +606,15 @@ class _Planner:
         is_log: bool = False,
     ) -> bool:
         """Write a member to disk, unless it is not a log or is too large."""
+        try:
+            return self._written(packed, member, candidate, room, is_log=is_log)
+        except Exception as problem:  # one bad member must not stop the others
+            self._problem(candidate.name, f"it cannot be read ({type(problem).__name__})")
+            return False
+
+    def _written(
+        self, packed: Archive, member: Member, candidate: _Candidate, room: _Room, *, is_log: bool
+    ) -> bool:
         content = packed.content()
         head = bytearray()
         while len(head) < _SNIFF_BYTES and (piece := next(content, b"")):

@@ -13,11 +13,14 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_reading import read
-from trees import vmware_log, write
+from trees import tgz, vmkernel, vmware_log, write
 
 from stunwatch.ingest.records import JSON, NO_PATTERN, Record
 from stunwatch.ingest.replay import BACKFILL, REJECTED, plan
+from stunwatch.ingest.replay.documents import is_document
 from stunwatch.ingest.replay.wrapped import (
     JSON_BROKEN,
     JSON_WITHOUT_HEAD,
@@ -324,10 +327,37 @@ def test_the_objects_of_a_json_document_are_read(tmp_path: Path) -> None:
             assert built == [{field: each.get(field) for field in OWN} for each in plain], name
 
 
+NAMES = ["message", "timestamp", "time", "host", "source", "_source", "log", "agent", "hits", "x"]
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+    | st.sampled_from([STAMP, "May  6 07:08:09", "esx01", WIRE[0], "cpu5:2097345)NFS: 337: Lost"]),
+    lambda each: st.lists(each, max_size=3)
+    | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), each, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON_VALUES)
+def test_any_json_is_unwrapped_without_an_error(value: Any) -> None:
+    text = json.dumps(value)
+    for line in (text, f"2024-05-06T07:08:09Z\ta.b\t{text}", f"a: [1714979289.1, {text}]"):
+        for each in Unwrapper(Stamps(written_at=datetime(2024, 5, 6, tzinfo=UTC))).unwrap(line):
+            assert "\n" not in each.line
+    is_document(text.encode())
+
+
+def test_a_deep_document_in_an_archive_stops_nothing(tmp_path: Path) -> None:
+    deep = b'[{"message": "x", "a":' + b'{"a":' * 900 + b"1" + b"}" * 901 + b"]"
+    members = {"esx01/a.json": deep, "esx01/vmkernel.log": vmkernel()}
+    with plan([write(tmp_path / "a.tgz", tgz(members))]) as planned:
+        assert [Path(each.name).name for each in planned.files] == ["vmkernel.log"]
+
+
 def test_a_json_document_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     for content, sentence in (
         (b'{"events": [{"message": "x"}, ', "cut off or damaged"),
         (b'[{"message": "' + b"x" * 70_000_000 + b'"}]', "more than 64 MiB"),
+        (b'[{"message": "x"}' + b",{}" * 1_000_000 + b"]", "1,000,000 objects"),
         (b'{\n"hits": {"message": "x"}\n}', "without log lines"),
     ):
         path = write(tmp_path / "export.json", content)
