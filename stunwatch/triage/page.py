@@ -33,6 +33,9 @@ COLUMNS: Final = {
         *("count", "is_expected"),
     ),
     "path_events": ("started_at", "ended_at", "host", "kind", "path", "device", "datastore"),
+    "nfs_servers": (
+        *("started_at", "ended_at", "host", "server", "share", "datastore", "duration_ms"),
+    ),
     "unmap_runs": ("started_at", "host", "volume", "block_count", "duration_ms", "fell_back"),
 }
 """The columns to show, by view."""

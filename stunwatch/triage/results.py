@@ -24,6 +24,7 @@ EVENTS: Final = {
     "latency_episodes": "Latency episodes",
     "scsi_errors": "SCSI errors",
     "path_events": "Path events",
+    "nfs_servers": "Outages of NFS servers",
     "unmap_runs": "UNMAP runs",
 }
 """Views of events, with their names in the output."""

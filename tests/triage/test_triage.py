@@ -22,9 +22,9 @@ from stunwatch.ingest.replay import Options, plan
 from stunwatch.triage import finding
 from stunwatch.triage.drawing import parts_of
 from stunwatch.triage.finding import Found, find
-from stunwatch.triage.page import render
+from stunwatch.triage.page import COLUMNS, render
 from stunwatch.triage.reading import shortest
-from stunwatch.triage.results import Results, results_of
+from stunwatch.triage.results import EVENTS, Results, results_of
 from tests.end_to_end import logs
 from tests.pipeline import in_this_process
 
@@ -65,6 +65,12 @@ def test_stuns_of_the_demo_are_shown_longest_first(demo: Results) -> None:
     assert len(demo.stuns) == sum(EXPECTED["stuns"].values())
     assert demo.incidents[0]["worst_stun_us"] == EXPECTED["worst_stuns_us"][0]
     assert all(each["next_steps"] for each in demo.incidents if each["state"] != "noted")
+
+
+def test_the_events_of_every_detector_are_shown() -> None:
+    others = {"quality_events", "incidents", "inventory"}
+    assert set(finding.VIEWS.values()) - others == set(EVENTS)
+    assert set(COLUMNS) == set(EVENTS) - {"stuns"}
 
 
 def test_several_processes_give_the_same_result(night: Path) -> None:
