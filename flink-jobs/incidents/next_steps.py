@@ -5,6 +5,7 @@ The YAML names functions of this file: evidence, conditions, proofs and the text
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ _LOSSES = {
     "pdl": "permanent device loss (PDL)",
     "lost_access": "lost access to a volume",
 }
+# An NFS volume has only the first two parts of a UUID: f0102e1f-41b7b812.
+_NFS_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{8}")
 _WIDE = frozenset({"array", "array_or_fabric", "fabric"})
 
 _MOST_EVIDENCE = 20
@@ -168,6 +171,14 @@ def _losses(case: Case) -> list[Signal]:
     return [each for each in case.of("path") if each.detail in _LOSSES]
 
 
+def _losses_of_nfs(case: Case) -> list[Signal]:
+    return [each for each in _losses(case) if _NFS_UUID.fullmatch(each.datastore)]
+
+
+def _losses_of_luns(case: Case) -> list[Signal]:
+    return [each for each in _losses(case) if not _NFS_UUID.fullmatch(each.datastore)]
+
+
 def _slow(case: Case) -> list[Signal]:
     return case.of("slow", "slow_log")
 
@@ -222,7 +233,8 @@ EVIDENCE: dict[str, Callable[[Case], list[Signal]]] = {
     "stuck_conflicts": _stuck,
     "failed_conflicts": _failed_conflicts,
     "conflicts": lambda case: case.of("conflict"),
-    "losses": _losses,
+    "losses": _losses_of_luns,
+    "losses_of_nfs": _losses_of_nfs,
     "permanent_losses": lambda case: [each for each in case.of("path") if each.detail == "pdl"],
     "heartbeats": lambda case: [each for each in case.of("path") if each.detail in _HEARTBEATS],
     "queues": lambda case: case.of("queue"),
@@ -414,8 +426,10 @@ _WORDS: dict[str, Callable[[Case], str]] = {
     "why_no_reset": _why_no_reset,
     "conflicts": lambda case: counted(len(case.of("conflict")), "reservation conflict"),
     "failed_conflicts": lambda case: counted(len(_failed_conflicts(case)), "conflict"),
-    "losses": lambda case: listed({_LOSSES[each.detail] for each in _losses(case)}),
-    "hosts_of_losses": lambda case: _hosts_of(_losses(case)),
+    "losses": lambda case: listed({_LOSSES[each.detail] for each in _losses_of_luns(case)}),
+    "losses_of_nfs": lambda case: listed({_LOSSES[each.detail] for each in _losses_of_nfs(case)}),
+    "hosts_of_losses": lambda case: _hosts_of(_losses_of_luns(case)),
+    "hosts_of_losses_of_nfs": lambda case: _hosts_of(_losses_of_nfs(case)),
     "heartbeat_places": lambda case: _places_of(case, EVIDENCE["heartbeats"](case)),
     "hosts_of_queues": lambda case: _hosts_of(case.of("queue")),
     "against_queues": _against_queues,

@@ -12,7 +12,7 @@
     esx1 long_reservation gold 02:10:00 02:10:04  a volume that was reserved too long
     esx1 consolidation gold/web01 02:10:00 -      does not converge; `-`: no end
     esx1 consolidation gold/web01 02:10:00 02:11:00 lock     failed: lock, space, cancel, unknown
-    esx1 path naa.a 02:10:00 - apd_start
+    esx1 path naa.a 02:10:00 - apd_start          a device or a datastore
     esx1 scsi naa.a 02:10:00 02:11:00 40          D:0x8, with a count
     esx1 unmap gold 02:10:00 02:11:00
     esx1 seen 02:00:00
@@ -35,6 +35,7 @@ from typing import Any
 import yaml
 
 from stunwatch.detectors.events import event_id
+from stunwatch.detectors.reservation_conflict import DEVICE_NAMES
 from stunwatch.engine.owners import LIVE
 from stunwatch.incidents.correlator import INVENTORY_TOPIC, SEEN_TOPIC, Correlator, Incident
 from stunwatch.incidents.seasonal_baseline import Hours
@@ -218,7 +219,12 @@ def _events(line: str) -> Iterator[Fed]:
             }
             yield "events.reservation", {**common, **said}
         case "path":
-            named = {"device": what, "datastore": "", "kind": more[0]}
+            is_device = what.startswith(DEVICE_NAMES)
+            named = {
+                "device": what if is_device else "",
+                "datastore": "" if is_device else what,
+                "kind": more[0],
+            }
             yield "events.path", {**common, **named}
         case "scsi":
             said = {
