@@ -12,7 +12,7 @@
     esx1 long_reservation gold 02:10:00 02:10:04  a volume that was reserved too long
     esx1 consolidation gold/web01 02:10:00 -      does not converge; `-`: no end
     esx1 consolidation gold/web01 02:10:00 02:11:00 lock     failed: lock, space, cancel, unknown
-    esx1 path naa.a 02:10:00 - apd_start          a device or a datastore
+    esx1 path naa.a 02:10:00 - apd_start          a device, a path or a datastore
     esx1 scsi naa.a 02:10:00 02:11:00 40          D:0x8, with a count
     esx1 unmap gold 02:10:00 02:11:00
     esx1 seen 02:00:00
@@ -219,10 +219,10 @@ def _events(line: str) -> Iterator[Fed]:
             }
             yield "events.reservation", {**common, **said}
         case "path":
-            is_device = what.startswith(DEVICE_NAMES)
+            is_lun = what.startswith((*DEVICE_NAMES, "vmhba"))
             named = {
-                "device": what if is_device else "",
-                "datastore": "" if is_device else what,
+                "device": what if is_lun else "",
+                "datastore": "" if is_lun else what,
                 "kind": more[0],
             }
             yield "events.path", {**common, **named}
