@@ -327,11 +327,13 @@ class Correlator:
         self.is_dirty = False
         self.looked_us = self.now_us
         fuller = self.hosts_seen.fuller_names()
+        volumes = _volumes(self.signals.values())
         # Most signals have the full name already. A copy of each would take a tenth of a look.
         signals = [
             each
             if (host := _host(each.host, topology, fuller)) == each.host
-            else changed(each, host=host)
+            and each.datastore not in volumes
+            else changed(each, host=host, datastore=volumes.get(each.datastore, each.datastore))
             for each in self._signals()
         ]
         names = {name: _host(name, topology, fuller) for name in self.hosts_seen.hosts}
@@ -497,6 +499,16 @@ def _content(row: Mapping[str, Any]) -> dict[str, Any]:
     # ClickHouse stores milliseconds.
     shown["detected_at"] = row["detected_at"][: len("2012-03-23T16:22:51.876")]
     return shown
+
+
+def _volumes(signals: Iterable[Signal]) -> dict[str, str]:
+    """Return the names of NFS volumes by UUID, which is all that lines about APD contain.
+
+    Of several names, the first one counts.
+    """
+    named = [each for each in signals if each.volume]
+    named.sort(key=lambda each: (each.at_us, each.event_id), reverse=True)
+    return {each.datastore: each.volume for each in named}
 
 
 def _host(name: str, topology: Topology, fuller: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ The YAML names functions of this file: evidence, conditions, proofs and the text
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -32,9 +31,8 @@ _LOSSES = {
     "apd_timeout": "APD timeout (140 s)",
     "pdl": "permanent device loss (PDL)",
     "lost_access": "lost access to a volume",
+    "nfs_lost": "no connection to the NFS server",
 }
-# An NFS volume has only the first two parts of a UUID: f0102e1f-41b7b812.
-_NFS_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{8}")
 _WIDE = frozenset({"array", "array_or_fabric", "fabric"})
 
 _MOST_EVIDENCE = 20
@@ -172,11 +170,11 @@ def _losses(case: Case) -> list[Signal]:
 
 
 def _losses_of_nfs(case: Case) -> list[Signal]:
-    return [each for each in _losses(case) if _NFS_UUID.fullmatch(each.datastore)]
+    return [each for each in _losses(case) if each.is_nfs]
 
 
 def _losses_of_luns(case: Case) -> list[Signal]:
-    return [each for each in _losses(case) if not _NFS_UUID.fullmatch(each.datastore)]
+    return [each for each in _losses(case) if not each.is_nfs]
 
 
 def _slow(case: Case) -> list[Signal]:

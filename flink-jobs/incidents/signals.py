@@ -30,7 +30,7 @@ SNAPSHOTS = frozenset({"snapshot_create", "snapshot_create_memory", "snapshot_re
 ENDS = frozenset({"path_on", "apd_end", "heartbeat_reclaimed"})
 """Path events that only end another one."""
 
-LOSSES = frozenset({"apd_start", "apd_timeout", "pdl", "lost_access"})
+LOSSES = frozenset({"apd_start", "apd_timeout", "pdl", "lost_access", "nfs_lost"})
 """Path events after which a device or volume cannot be reached."""
 
 _FAILURES = {
@@ -40,6 +40,8 @@ _FAILURES = {
 }
 """Lines that prove why the removal of a snapshot failed, by reason."""
 
+# An NFS volume has only the first two parts of a UUID: f0102e1f-41b7b812.
+_NFS_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{8}")
 _QUOTED = re.compile(r"'.*'")
 """The name of a snapshot may contain any text, quotes too."""
 
@@ -101,6 +103,10 @@ class Signal:
     is_stuck: bool = False
     is_cbt: bool = False
     is_quiesced: bool = False
+    is_nfs: bool = False
+    """True if an NFS volume is slow or lost."""
+    volume: str = ""
+    """The name of the NFS volume that `datastore` names by its UUID."""
     is_usual: bool = False
     """True if a stun is in the usual pattern (incidents.seasonal_baseline)."""
     reasons: tuple[str, ...] = ()
@@ -194,7 +200,8 @@ def _reservation(event: Event) -> Signal | None:
 
 def _latency(event: Event) -> Signal | None:
     started_us, ended_us = microseconds(event["started_at"]), _end(event)
-    is_named_datastore = event["object_class"] in ("datastore", "nfs_volume")
+    is_nfs = event["object_class"] == "nfs_volume"
+    is_named_datastore = is_nfs or event["object_class"] == "datastore"
     if event["origin"] == "vmkernel":
         if event["peak_ms"] < LOG_LATENCY_MS:
             return None
@@ -208,6 +215,7 @@ def _latency(event: Event) -> Signal | None:
             size=_peak_ms(event),
             metric=_metric(event),
             origin=event["origin"],
+            is_nfs=is_nfs,
         )
     if event["kind"] != "sustained" or event["object_class"] in ("virtual_disk", "path"):
         return None
@@ -226,6 +234,7 @@ def _latency(event: Event) -> Signal | None:
         size=_peak_ms(event),
         metric=_metric(event),
         origin=event["origin"],
+        is_nfs=is_nfs,
     )
 
 
@@ -254,6 +263,20 @@ def _path(event: Event) -> Signal | None:
         known_us=started_us,
         **_storage(event),
         size=1,
+        is_nfs=_NFS_UUID.fullmatch(event["datastore"]) is not None,
+    )
+
+
+def _nfs(event: Event) -> Signal:
+    started_us, ended_us = microseconds(event["started_at"]), _end(event)
+    return Signal(
+        **_common(event, "path", "nfs_lost"),
+        until_us=started_us + LOSS_US if ended_us is None else ended_us,
+        known_us=started_us,
+        datastore=event["datastore_uuid"],
+        volume=str(event["datastore"]),
+        size=1,
+        is_nfs=True,
     )
 
 
@@ -285,6 +308,7 @@ _READERS: dict[str, Callable[[Event], Signal | None]] = {
     "events.latency": _latency,
     "events.scsi": _scsi,
     "events.path": _path,
+    "events.nfs": _nfs,
     "events.unmap": _unmap,
     "events.quality": _quality,
 }

@@ -19,6 +19,7 @@ _LOSSES = {
     "ats_miscompare": "ATS miscompare",
     "heartbeat_timeout": "heartbeat timeout",
     "lost_access": "lost access",
+    "nfs_lost": "NFS server lost",
     "path_dead": "dead path",
     "pdl": "PDL",
 }
@@ -149,7 +150,10 @@ def _where(trouble: Trouble, figures: Figures) -> str:
         case "fabric":
             return "LUNs of several arrays affected, suspect the fabric"
         case "array_or_fabric":
-            return f"{_several(figures)} affected, suspect the array or the fabric"
+            bad = [each for each in trouble.signals if is_slow(each)]
+            is_nfs = all(each.is_nfs for each in bad)
+            whom = "the NFS server or the network" if is_nfs else "the array or the fabric"
+            return f"{_several(figures)} affected, suspect {whom}"
         case "host":
             return _one_host(trouble, figures)
         case "vm":

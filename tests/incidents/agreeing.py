@@ -50,6 +50,7 @@ _CLAIMS: dict[str, Callable[[Row], bool]] = {
     r"suspect the array:?$|suspect the array[;.]": lambda row: row["scope"] == "array",
     r"suspect the fabric": lambda row: row["scope"] == "fabric",
     r"suspect the array or the fabric": lambda row: row["scope"] == "array_or_fabric",
+    r"suspect the NFS server or the network": lambda row: row["scope"] == "array_or_fabric",
     r"usual pattern, no alert": lambda row: row["state"] == "noted",
 }
 """Conditions on the row for verdicts with these words."""
@@ -63,9 +64,9 @@ _WORDS = frozenset(
         conflicts consolidation converge creation creations datastore datastores DAVG
         dead does during esxtop fabric failed from GAVG heartbeat high host host's hosts
         hot in is its KAVG latency line log logs lost LUN LUNs many matches measured
-        memory miscompare more ms names no not of on one only open operation operations
+        memory miscompare more ms names network NFS no not of on one only open operation operations
         or outside path paths pattern PDL port removal reservation resume run S s sent
-        several Since slow snapshot snapshots some still Storage storage storageRM stuck
+        server several Since slow snapshot snapshots some still Storage storage storageRM stuck
         stun stunned stuns suspect suspend that the these this time timeout to
         unaffected unknown UNMAP unnamed up usual UTC vCenter VM vmkernel vMotion VMs
         with worst

@@ -13,6 +13,7 @@
     esx1 consolidation gold/web01 02:10:00 -      does not converge; `-`: no end
     esx1 consolidation gold/web01 02:10:00 02:11:00 lock     failed: lock, space, cancel, unknown
     esx1 path naa.a 02:10:00 - apd_start          a device, a path or a datastore
+    esx1 nfs f0102e1f-41b7b812=nas01 02:10:00 -   the connection to an NFS server
     esx1 scsi naa.a 02:10:00 02:11:00 40          D:0x8, with a count
     esx1 unmap gold 02:10:00 02:11:00
     esx1 seen 02:00:00
@@ -226,6 +227,9 @@ def _events(line: str) -> Iterator[Fed]:
                 "kind": more[0],
             }
             yield "events.path", {**common, **named}
+        case "nfs":
+            uuid, _, name = what.partition("=")
+            yield "events.nfs", {**common, "datastore_uuid": uuid, "datastore": name}
         case "scsi":
             said = {
                 "device": what,

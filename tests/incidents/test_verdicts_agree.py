@@ -63,6 +63,8 @@ EVENTS = st.one_of(
           why=st.sampled_from(["lock", "unknown"])),
     event("{host} path {lun} " + DURING + " {kind}", lun=STORAGE, kind=LOSS),
     event("{host} scsi {lun} " + DURING + " 40", lun=STORAGE),
+    event("{host} path f0102e1f-41b7b812 " + DURING + " {kind}", kind=LOSS),
+    event("{host} nfs f0102e1f-41b7b812={name} " + DURING, name=st.sampled_from(["", "nfs01"])),
     event("{host} unmap gold " + DURING),
     event("{host} seen 02:05:00"),
     event("esx9 seen 02:05:00"),
