@@ -146,7 +146,7 @@ class Unwrapper:
                     yield _lines(text, host=host)
         if plain != line:
             yield Unwrapped(plain)
-        if self._finder.find(plain[:_LONGEST_HEAD]) is None:
+        if _may_be_line(plain) and self._finder.find(plain[:_LONGEST_HEAD]) is None:
             yield from _behind_prefixes(plain)
 
     def _in_json(self, line: str, time: str | None = None) -> Iterator[Unwrapped]:
