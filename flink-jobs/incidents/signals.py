@@ -138,7 +138,7 @@ def _check(signal: Signal) -> None:
     """Check the types of numbers and strings: grouping compares them. Raises TypeError."""
     texts = (
         *(signal.event_id, signal.detail, signal.dialect, *signal.evidence),
-        *(signal.host, signal.vm, signal.datastore, signal.device, signal.path),
+        *(signal.host, signal.vm, signal.datastore, signal.volume, signal.device, signal.path),
     )
     if set(map(type, texts)) != {str}:
         raise TypeError(f"a name in {texts} is not a string")
@@ -257,13 +257,14 @@ def _path(event: Event) -> Signal | None:
     started_us, ended_us = microseconds(event["started_at"]), _end(event)
     # A LUN lost on one path may be reachable on others: only that path is dead.
     is_path_alone = event["kind"] == "pdl" and not event["device"]
+    storage = _storage(event)
     return Signal(
         **_common(event, "path", "path_dead" if is_path_alone else event["kind"]),
         until_us=started_us + LOSS_US if ended_us is None else ended_us,
         known_us=started_us,
-        **_storage(event),
+        **storage,
         size=1,
-        is_nfs=_NFS_UUID.fullmatch(event["datastore"]) is not None,
+        is_nfs=_NFS_UUID.fullmatch(storage["datastore"]) is not None,
     )
 
 
@@ -274,7 +275,7 @@ def _nfs(event: Event) -> Signal:
         until_us=started_us + LOSS_US if ended_us is None else ended_us,
         known_us=started_us,
         datastore=event["datastore_uuid"],
-        volume=str(event["datastore"]),
+        volume=event["datastore"],
         size=1,
         is_nfs=True,
     )
