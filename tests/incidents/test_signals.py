@@ -28,6 +28,33 @@ def test_a_lun_that_is_lost_on_one_path_only_is_a_dead_path(
     assert signal.detail == detail
 
 
+OUTAGE = {
+    "event_id": "1",
+    "host": "esx01",
+    "server": "nas01",
+    "share": "/vol/gold",
+    "datastore_uuid": "f0102e1f-41b7b812",
+    "datastore": "nfs gold",
+    "started_at": "2014-07-09T10:43:26.857000Z",
+    "ended_at": None,
+    "evidence": ["a line"],
+}
+
+
+def test_an_outage_of_an_nfs_server_names_its_volume() -> None:
+    signal = signal_of("events.nfs", OUTAGE)
+    assert signal is not None
+    assert (signal.datastore, signal.volume) == ("f0102e1f-41b7b812", "nfs gold")
+    assert signal.until_us is not None and signal.until_us > signal.at_us
+
+
+@pytest.mark.parametrize("field", ["host", "datastore_uuid", "datastore", "started_at", "evidence"])
+@pytest.mark.parametrize("value", [None, 7, {}])
+def test_a_malformed_outage_raises_an_error(field: str, value: object) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        signal_of("events.nfs", OUTAGE | {field: value})
+
+
 @pytest.mark.parametrize(
     ("moment", "expected_us"),
     [
