@@ -34,9 +34,9 @@ def replay(
 ) -> None:
     """Store logs and find the events in them; return when both can be queried.
 
-    Reads logs, compressed logs (.gz, .zst, .bz2, .xz), archives (.tgz, .tar, .zip), folders and
-    vm-support bundles. It recognises the kind of a file by its content. Replaying the same files
-    again stores nothing twice.
+    Reads logs, compressed logs (.gz, .zst, .bz2, .xz), archives (.tgz, .tar, .zip), folders,
+    vm-support bundles, and exports of log servers (JSON, CSV). It recognises the kind of a file by
+    its content. Replaying the same files again stores nothing twice.
 
     Exit code 0: every line was stored, or rejected with a reason. Exit code 1: a file could not be
     read, lines are missing, or no file is a log. A file that is not a log is named and does not

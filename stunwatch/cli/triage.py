@@ -34,8 +34,8 @@ def triage(
     """Show the storage problems in logs: worst stuns, incidents, next steps.
 
     Needs no running pipeline and stores nothing. Reads what `replay` reads: logs, compressed
-    logs (.gz, .zst, .bz2, .xz), archives (.tgz, .tar, .zip), folders and vm-support bundles. Finds
-    the same events and incidents.
+    logs (.gz, .zst, .bz2, .xz), archives (.tgz, .tar, .zip), folders, vm-support bundles, and
+    exports of log servers (JSON, CSV). Finds the same events and incidents.
 
     Exit code 0: every log was read. Exit code 1: a file could not be read, or no file is a log. A
     file that is not a log is named and does not change the exit code.

@@ -43,7 +43,7 @@ def test_help_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         done = in_this_process_with(width, "replay", "--help")
         assert max(map(len, done.splitlines())) <= width
     # A wide terminal shows a paragraph of the docstring on one line.
-    assert "and vm-support bundles. It recognises the kind of a file by its content." in done
+    assert "(JSON, CSV). It recognises the kind of a file by its content." in done
 
 
 def in_this_process_with(width: int, *words: str) -> str:
