@@ -14,11 +14,9 @@ from typing import Final, Protocol
 
 from stunwatch.ingest.records import Record, owner_key
 from stunwatch.ingest.replay.reading import ESXTOP, Message
+from stunwatch.ingest.replay.sorting import HELD_BACK
 from stunwatch.ingest.replay.sources import SourceFile
 from stunwatch.ingest.replay.streams import Problem
-
-HELD_BACK: Final = 2_000
-"""How many messages of a file wait for older ones. Lines of a file are nearly in order."""
 
 MOST_OPEN: Final = 64
 """How many files of a log key are read at the same time. If more overlap, the others wait: their

@@ -31,8 +31,10 @@ from stunwatch.ingest.records import (
 from stunwatch.ingest.replay import documents, esxtop
 from stunwatch.ingest.replay.archives import KINDS, SPARSE, Archive, Member, kind_of, open_archive
 from stunwatch.ingest.replay.fragments import ENDING, fragment, grouped, join
+from stunwatch.ingest.replay.sorting import is_unordered, write_sorted
 from stunwatch.ingest.replay.streams import (
     LIMITS,
+    Blocks,
     Limits,
     Problem,
     UnreadableError,
@@ -213,6 +215,7 @@ class _Candidate:
     depth: int = 0  # the number of archives around it
     room: _Room | None = None  # of the outermost archive
     is_split: bool = False  # it was a JSON document and has one object per line now
+    is_sorted: bool = False  # its lines were sorted by time
 
     @property
     def is_promised(self) -> bool:
@@ -445,10 +448,21 @@ class _Planner:
                     + SEE_REJECTED,
                     is_failure=False,
                 )
+        self._add(candidate, kind, head, is_wrapped)
+
+    def _add(self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool) -> None:
+        """Add a file to the plan."""
         try:
-            self._plan.files.append(self._source_file(candidate, kind, head, is_wrapped))
+            file = self._source_file(candidate, kind, head, is_wrapped)
         except UnreadableError as problem:
-            self._problem(name, str(problem))
+            self._problem(candidate.name, str(problem))
+            return
+        # Only log servers write lines in no order.
+        may_be_unordered = is_wrapped and not file.is_newest_first and not candidate.is_sorted
+        if may_be_unordered and (in_order := self._sorted(file)) is not None:
+            self._look(replace(candidate, path=in_order, is_sorted=True))
+        else:
+            self._plan.files.append(file)
 
     def _document(self, candidate: _Candidate) -> None:
         """Write the objects of a JSON document to a temporary file and add that."""
@@ -465,6 +479,42 @@ class _Planner:
                 self._skip(candidate.name)
             return
         self._look(replace(candidate, path=lines, is_split=True))
+
+    def _sorted(self, file: SourceFile) -> Path | None:
+        """Sort the lines of a file into a temporary one; return None if they are in order."""
+        maker = file.records(Origin(run_id="", source=file.kind, file=file.name), self._options)
+        damage: list[UnreadableError] = []
+
+        def time_of(line: bytes) -> str | None:
+            maker.last_event_time = None
+            maker.make(line, "")
+            time = maker.last_event_time
+            return None if time is None else _sortable(time)
+
+        def blocks() -> Iterator[bytes]:
+            damage.clear()
+            try:
+                yield from Blocks(file.path, self._limits)
+            except UnreadableError as problem:
+                damage.append(problem)
+
+        if not is_unordered(blocks(), time_of):
+            return None
+        in_order = self._new_folder() / "0"
+        sentence = self._why_no_disk(in_order, 2 * file.size_bytes)
+        try:
+            if not sentence:
+                write_sorted(blocks(), time_of, in_order)
+        except OSError as problem:
+            sentence = sentence_of(problem)
+        except UnreadableError as problem:
+            sentence = str(problem)
+        if sentence:
+            self._problem(file.name, f"its lines are not in the order of their times: {sentence}")
+            return None
+        for each in damage:
+            self._problem(file.name, str(each))
+        return in_order
 
     def _source_file(
         self, candidate: _Candidate, kind: str, head: bytes, is_wrapped: bool

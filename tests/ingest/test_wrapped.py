@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -19,7 +20,7 @@ from test_reading import read
 from trees import tgz, vmkernel, vmware_log, write
 
 from stunwatch.ingest.records import JSON, NO_PATTERN, Record
-from stunwatch.ingest.replay import BACKFILL, REJECTED, plan
+from stunwatch.ingest.replay import BACKFILL, REJECTED, plan, sorting
 from stunwatch.ingest.replay.documents import is_document
 from stunwatch.ingest.replay.wrapped import (
     JSON_BROKEN,
@@ -325,6 +326,46 @@ def test_the_objects_of_a_json_document_are_read(tmp_path: Path) -> None:
             found = [each for _, _, each in messages if each.get("kind") == "line"]
             built = [{field: each.get(field) for field in OWN} for each in found]
             assert built == [{field: each.get(field) for field in OWN} for each in plain], name
+
+
+@pytest.mark.parametrize("is_csv", [False, True])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_an_export_in_no_order_is_sorted(
+    tmp_path: Path,
+    is_csv: bool,
+    pack: Callable[[bytes], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorting, "_PART_BYTES", 200_000)
+    times = [
+        f"07:{number // 600 % 60:02}:{number // 10 % 60:02}.{number % 10}" for number in range(6000)
+    ]
+    lines = [f"2024-05-06T{time}Z esx01 vmkernel: cpu5:2)NFS: 337: {time}" for time in times]
+    shuffled = lines[1::3] + lines[::3] + lines[2::3]
+    if is_csv:
+        rows = [row("timestamp", "source", "message")]
+        rows += [row(line[:22], "esx01", line[29:]) for line in shuffled]
+    else:
+        rows = [json.dumps({"message": line}) for line in shuffled]
+    path = write(tmp_path / "export.log", pack("".join(f"{each}\n" for each in rows).encode()))
+    _, messages = read(path)
+    found = [each for _, _, each in messages if each.get("kind") == "line"]
+    assert [each["message"] for each in found] == [line.partition(")")[2] for line in lines]
+    assert [each["offset"] for each in found] == sorted(each["offset"] for each in found)
+
+
+def test_a_damaged_export_in_no_order_is_sorted_and_reported(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(
+            {"message": f"2024-05-06T{hour:02}:{number // 60:02}:{number % 60:02}Z esx01 x: y"}
+        )
+        for hour in (9, 7)
+        for number in range(3000)
+    ]
+    packed = gzip.compress("".join(f"{each}\n" for each in lines).encode())
+    with plan([write(tmp_path / "export.log", packed[:-2000])]) as planned:
+        assert [each.first_event_time for each in planned.files] == ["2024-05-06T07:00:00Z"]
+        assert ["truncated" in each.sentence for each in planned.problems] == [True]
 
 
 NAMES = ["message", "timestamp", "time", "host", "source", "_source", "log", "agent", "hits", "x"]
