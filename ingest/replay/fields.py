@@ -64,6 +64,7 @@ _MESSAGES: Final[tuple[Path, ...]] = (
     ("msg",),
     ("line",),
     ("text",),
+    ("textpayload",),  # Google Cloud
     ("log",),
 )
 MESSAGE_NAMES: Final = frozenset(
@@ -80,6 +81,10 @@ _PROGRAM = re.compile(r"([\w./-]{1,64})(?:\[\d{1,19}\])?:?", re.ASCII)
 _BSD = re.compile(r"[A-Z][a-z]{2} {1,2}\d{1,2} (?:\d{4} )?\d\d:\d\d:\d\d(?:\.\d{1,9})?", re.ASCII)
 # May 6, 2024 @ 07:08:09.123
 _KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}), (\d{4}) @ (\d\d:\d\d:\d\d(?:\.\d{1,9})?)", re.ASCII)
+# 5/6/2024, 7:08:09.123 AM: only the USA write AM and PM with such a date.
+_AMERICAN = re.compile(
+    r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(\.\d{1,9})? ([AP])M", re.ASCII
+)
 _SPACE_BEFORE_ZONE = re.compile(r" (?:UTC|(?=[+-]\d\d:?\d\d\Z))")
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -123,6 +128,11 @@ class LinesOfFields:
         kibana = _KIBANA.fullmatch(text)
         if kibana is not None:
             text = f"{kibana[1]} {kibana[2]} {kibana[3]}"
+        american = _AMERICAN.fullmatch(text)
+        if american is not None:
+            month, day, year, hour, minute, second, fraction, half = american.groups()
+            of_day = int(hour) % 12 + (12 if half == "P" else 0)
+            text = f"{year}-{month:0>2}-{day:0>2}T{of_day:02}:{minute}:{second}{fraction or ''}"
         if _BSD.fullmatch(text):
             return text if self._stamps.event_time(text) else None
         if not text[:1].isdigit():

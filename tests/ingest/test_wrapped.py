@@ -239,6 +239,10 @@ CSV_EXPORTS: dict[str, tuple[list[str], Callable[[str, str, str], list[str]]]] =
         ["@timestamp", "host.name", "process.name", "message"],
         lambda host, program, text: ["May 6, 2024 @ 07:08:09.123", host, program, text],
     ),
+    "Azure": (
+        ["TimeGenerated [UTC]", "Computer", "ProcessName", "SyslogMessage"],
+        lambda host, program, text: ["5/6/2024, 7:08:09.123 AM", host, program, text],
+    ),
     "a database": (
         ["Host", "Program", "Time [UTC]", "Message"],
         lambda host, program, text: [host, program, "2024-05-06 07:08:09.123 +0000", text],
@@ -267,7 +271,7 @@ def test_a_line_is_built_from_the_columns_of_an_export(
         for time, (host, program, text) in zip(times, PARSED * 7, strict=False)
     ]
     expected = replayed(tmp_path / "plain.log", [line for _, line, _ in lines])
-    rows = [each.replace("07:08:09.123", time) for time, _, each in lines]
+    rows = [each.replace("7:08:09.123", time[1:]) for time, _, each in lines]
     rows = rows[::-1] if is_newest_first else rows
     found = replayed(tmp_path / "a.csv", [row(*header), *rows])
     built = [{name: each.get(name) for name in OWN} for each in found if "reason" not in each]
