@@ -320,8 +320,12 @@ def _archive(
     with tempfile.TemporaryDirectory(prefix="stunwatch-") as folder:
         for number, member in enumerate(packed):
             inner, part = fragment(member.name) or (member.name, None)
-            if member.fault or not room.files_left or not _is_wanted(place / inner, member):
+            if member.fault or not _is_wanted(place / inner, member):
                 continue
+            if not room.files_left:
+                sentence = f"it has more than {LIMITS.logs:,} files; the first were read"
+                problems.append(Problem(name, sentence))
+                break
             room.files_left -= 1
             unpacked = Path(folder, str(number))
             if sentence := _unpack(packed.content(), member, unpacked, room):
