@@ -85,7 +85,7 @@ _KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}), (\d{4}) @ (\d\d:\d\d:\d\d(?:\.\d
 _AMERICAN = re.compile(
     r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(\.\d{1,9})? ([AP])M", re.ASCII
 )
-_SPACE_BEFORE_ZONE = re.compile(r" (?:UTC|(?=[+-]\d\d:?\d\d\Z))")
+_SPACE_BEFORE_ZONE = re.compile(r" (?=(?:Z|[+-]\d\d:?\d\d)\Z)")
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Messages whose beginning shows the program, for exports without a field for it.
@@ -137,6 +137,7 @@ class LinesOfFields:
             return text if self._stamps.event_time(text) else None
         if not text[:1].isdigit():
             return None
+        text = f"{text[:-3]}Z" if text.endswith("UTC") else text
         return self._stamps.event_time(_SPACE_BEFORE_ZONE.sub("", text))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -298,6 +299,26 @@ def test_an_export_without_time_host_or_program_is_rejected(
     lines = [json.dumps({"message": each}) for each in WIRE]
     *_, record = replayed(tmp_path / "a.json", [*lines, json.dumps(fields)])
     assert record["reason"] == JSON_WITHOUT_HEAD
+
+
+@pytest.mark.parametrize(
+    ("time", "found"),
+    [
+        ("2024-05-06 07:08:09", "05:08:09"),
+        ("2024-05-06T07:08:09.5", "05:08:09.5"),
+        ("2024-05-06 07:08:09 UTC", "07:08:09"),
+        ("2024-05-06 07:08:09.25 +0100", "06:08:09.25"),
+        ("May 6, 2024 @ 07:08:09.123", "05:08:09.123"),
+        ("5/6/2024 7:08:09 PM", "17:08:09"),
+        ("1714979289", "07:08:09"),
+    ],
+)
+def test_the_option_for_the_zone_applies_to_times_without_one(
+    tmp_path: Path, time: str, found: str
+) -> None:
+    line = json.dumps({"timestamp": time, "source": "esx01", "message": "cpu5:2)NFS: 337: x"})
+    records = replayed(tmp_path / "a.json", [line] * 3, zone=ZoneInfo("Europe/Vienna"))
+    assert {each["event_time"] for each in records} == {f"2024-05-06T{found}Z"}
 
 
 def test_the_program_of_an_export_is_found_in_the_message(tmp_path: Path) -> None:
