@@ -30,6 +30,7 @@ from stunwatch import cli
 from stunwatch.detectors.catalogue import detector
 from stunwatch.ingest.records import MAX_LINE_BYTES, NO_VM, WireRecords, kafka_key
 from stunwatch.ingest.replay import Options, plan, records
+from stunwatch.local.trial import free_ports
 from tests.corpus.cases import cases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +115,7 @@ class Collector:
 def wait_until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < deadline, "Fluent Bit did not start in time"
+        assert time.monotonic() < deadline, "Fluent Bit or the receiver did not start in time"
         time.sleep(0.05)
 
 
@@ -124,12 +125,6 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def comparable(topic: str, key: str, record: dict[str, Any]) -> Message:
@@ -171,11 +166,10 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
     """Return Fluent Bit with every input on a free port, not yet started."""
     broker = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
     [address] = broker.list_topics(timeout=PATIENCE_S).brokers.values()
+    names = ("UDP", "LINES", "TCP", "COUNTED", "TLS", "TLS_COUNTED")
     ports = {
-        f"STUNWATCH_SYSLOG_{name}_PORT": free_port(
-            socket.SOCK_DGRAM if name == "UDP" else socket.SOCK_STREAM
-        )
-        for name in ("UDP", "LINES", "TCP", "COUNTED", "TLS", "TLS_COUNTED")
+        f"STUNWATCH_SYSLOG_{name}_PORT": port
+        for name, port in zip(names, free_ports(len(names)), strict=True)
     }
     certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
     make_certificate = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
