@@ -151,7 +151,7 @@ def _where(trouble: Trouble, figures: Figures) -> str:
             return "LUNs of several arrays affected, suspect the fabric"
         case "array_or_fabric":
             bad = [each for each in trouble.signals if is_slow(each)]
-            is_nfs = all(each.is_nfs for each in bad)
+            is_nfs = bool(bad) and all(each.is_nfs for each in bad)
             whom = "the NFS server or the network" if is_nfs else "the array or the fabric"
             return f"{_several(figures)} affected, suspect {whom}"
         case "host":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import calendar
 import io
+import shutil
 import stat
 import tarfile
 import zipfile
@@ -235,6 +236,24 @@ class ZipArchive:
             fault = fault or f"its name has {len(name):,} characters"
             name = name[:_SHOWN_NAME]
         return Member(name, info.file_size, _written_at(info), fault)
+
+
+@dataclass(slots=True)
+class Room:
+    """What may still be unpacked from one path, including archives inside archives."""
+
+    bytes_left: int
+    files_left: int
+
+
+def why_no_disk(path: Path, size_bytes: int, limits: Limits) -> str:
+    """Return why so many bytes cannot be written to a file, or an empty string."""
+    if shutil.disk_usage(path.parent).free - size_bytes >= limits.spare_disk_bytes:
+        return ""
+    return (
+        f"there is too little room in {path.parent.parent} for {size_bytes:,} more bytes. TMPDIR"
+        " names another folder"
+    )
 
 
 KINDS: Final[dict[str, type[TarArchive | ZipArchive]]] = {"tar": TarArchive, "zip": ZipArchive}

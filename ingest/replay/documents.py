@@ -12,18 +12,20 @@ from typing import Any, Final
 
 import orjson
 
-from stunwatch.ingest.replay.fields import MESSAGE_NAMES
+from stunwatch.ingest.replay.fields import MESSAGES
 from stunwatch.ingest.replay.streams import Limits, UnreadableError, beginning
+from stunwatch.ingest.replay.wrapped import MESSAGE_FIELDS
 
 LARGEST_BYTES: Final = 64 << 20
 MOST_OBJECTS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
 """A document is parsed as a whole, and each object and value needs memory."""
 
+_NAMES: Final = {path[-1].lower() for path in (*MESSAGE_FIELDS, *MESSAGES)}
 _DEEPEST: Final = 4  # {"hits": {"hits": [{"_source": …
 _FIRST_LINES: Final = 3
 _MESSAGE = re.compile(
-    rb'"(?:[\w@.]{0,32}\.)?(?:' + "|".join(MESSAGE_NAMES).encode() + rb')"\s{0,8}:\s{0,8}"[^"]',
+    rb'"(?:[\w@.]{0,32}\.)?(?:' + "|".join(sorted(_NAMES)).encode() + rb')"\s{0,8}:\s{0,8}"[^"]',
     re.IGNORECASE,
 )
 
@@ -44,11 +46,11 @@ def is_document(head: bytes) -> bool:
     return True
 
 
-def split(path: Path, to: Path, limits: Limits) -> None:
-    """Write the objects of a document to a file, one per line.
+def split(path: Path, to: Path, limits: Limits) -> bool:
+    """Write the objects of a document to a file, one per line; return False if none has a message.
 
     Raises:
-        UnreadableError: the document is too large, broken, or has no objects with messages.
+        UnreadableError: the document is too large or broken.
     """
     data = beginning(path, LARGEST_BYTES + 1, limits)
     is_large = data.count(b"{") > MOST_OBJECTS or data.count(b",") > MOST_VALUES
@@ -62,11 +64,10 @@ def split(path: Path, to: Path, limits: Limits) -> None:
         objects = _objects(orjson.loads(data.removeprefix(b"\xef\xbb\xbf")))
     except orjson.JSONDecodeError:
         raise UnreadableError("it is a JSON document that is cut off or damaged") from None
-    if not objects:
-        raise UnreadableError("it is a JSON document without log lines")
     with to.open("wb") as lines:
         for each in objects:
             lines.write(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE))
+    return bool(objects)
 
 
 def _objects(document: Any, depth: int = 0) -> list[dict[str, Any]]:
@@ -90,7 +91,7 @@ def _is_object(each: dict[str, Any], name: str) -> bool:
 
 def _has_message(each: dict[str, Any], depth: int = 0) -> bool:
     names = {name.lower().rpartition(".")[2] for name in each}
-    if not names.isdisjoint(MESSAGE_NAMES):
+    if not names.isdisjoint(_NAMES):
         return True
     inner = each.values() if depth < _DEEPEST else ()
     return any(isinstance(value, dict) and _has_message(value, depth + 1) for value in inner)

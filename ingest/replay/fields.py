@@ -56,7 +56,7 @@ _PROGRAMS: Final[tuple[Path, ...]] = (
     ("syslog_identifier",),
     ("syslogtag",),
 )
-_MESSAGES: Final[tuple[Path, ...]] = (
+MESSAGES: Final[tuple[Path, ...]] = (
     ("message",),
     ("short_message",),
     ("syslogmessage",),
@@ -67,12 +67,6 @@ _MESSAGES: Final[tuple[Path, ...]] = (
     ("textpayload",),  # Google Cloud
     ("log",),
 )
-MESSAGE_NAMES: Final = frozenset(
-    {path[-1] for path in _MESSAGES}
-    | {"_raw", "original", "full_message", "@message"}  # whole lines: see wrapped.py
-)
-"""Names of fields that hold a log line or its message, in lower case."""
-
 # Objects with further fields: documents of an index, Splunk's results, Loki's labels.
 _INNER: Final = ("_source", "result", "labels")
 
@@ -109,13 +103,15 @@ class LinesOfFields:
         A line may have several lines of text.
         """
         fields = _flat(document)
-        time = next((text for each in _TIMES if (text := self._stamp(_value(fields, each)))), None)
+        time = next(
+            (text for each in _TIMES if (text := self._stamp(value_of(fields, each)))), None
+        )
         host = _host(fields)
         if time is None or host is None:
             return
         program = _program(fields)
-        for each in _MESSAGES:
-            message = _value(fields, each)
+        for each in MESSAGES:
+            message = value_of(fields, each)
             if isinstance(message, str) and (text := message.lstrip(" \t")):
                 for body in _bodies(text, host, program):
                     yield f"{time} {host} {body}", host
@@ -146,7 +142,7 @@ def columns_of(row: Iterable[str]) -> tuple[str, ...]:
     columns = tuple(name.partition(" [")[0].strip().lower() for name in row)
     names = set(columns)
     is_header = all(
-        names.intersection(map(".".join, paths)) for paths in (_TIMES, _HOSTS, _MESSAGES)
+        names.intersection(map(".".join, paths)) for paths in (_TIMES, _HOSTS, MESSAGES)
     )
     return columns if is_header else ()
 
@@ -161,20 +157,20 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _value(fields: Any, path: Path) -> Any:
+def value_of(fields: Any, path: Path) -> Any:
     """Return the value of a field, whether nested or written with dots; None if there is none."""
     if not isinstance(fields, dict):
         return None
     value = fields.get(".".join(path))
     if value is not None or len(path) == 1:
         return value
-    return _value(fields.get(path[0]), path[1:])
+    return value_of(fields.get(path[0]), path[1:])
 
 
 def _host(fields: Mapping[str, Any]) -> str | None:
-    agents = [_value(fields, each) for each in _AGENTS]
+    agents = [value_of(fields, each) for each in _AGENTS]
     for each in _HOSTS:
-        host = _value(fields, each)
+        host = value_of(fields, each)
         if isinstance(host, str) and _HOST.fullmatch(host) and host not in agents:
             return host
     return None
@@ -182,7 +178,7 @@ def _host(fields: Mapping[str, Any]) -> str | None:
 
 def _program(fields: Mapping[str, Any]) -> str:
     for each in _PROGRAMS:
-        value = _value(fields, each)
+        value = value_of(fields, each)
         match = _PROGRAM.fullmatch(value) if isinstance(value, str) else None
         if match is not None:
             return match[1]

@@ -1,9 +1,8 @@
 """Joins the files that vm-support splits into fragments of about 1 MB.
 
-vm-support does so with large outputs of commands and with logs that grow while it copies them. It
-adds a script to the bundle that joins `path-list.txt.FRAG-00000`, `path-list.txt.FRAG-00001` and so
-on, but hardly anybody runs it. Lines that the border of two fragments cuts are whole again only
-after joining.
+vm-support does so with outputs of commands, `path-list.txt.FRAG-00000`, `path-list.txt.FRAG-00001`
+and so on, and with some logs. A script in the bundle joins them, but a bundle may be handed over
+before anybody ran it. A line that the border of two fragments cuts is whole only after joining.
 """
 
 from __future__ import annotations

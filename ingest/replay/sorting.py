@@ -24,6 +24,7 @@ HELD_BACK: Final = 2_000
 """How many messages of a file wait for older ones. Lines of a log are nearly in order."""
 
 _PART_BYTES = 64 << 20  # sorted in memory
+_LINE_BYTES = 200  # what a line and its time cost besides its text
 _MOST_PARTS = 256  # each is an open file while they are merged
 _SAMPLED = 50  # the time of one line in so many is read to find out whether a file is in order
 _FEW = 5
@@ -56,8 +57,7 @@ def write_sorted(blocks: Iterable[bytes], time_of: TimeOf, to: Path) -> None:
     for number, part in enumerate(_parts(blocks, time_of)):
         if number == _MOST_PARTS:
             raise UnreadableError(
-                f"it has more than {_MOST_PARTS * _PART_BYTES >> 30} GiB, which replay does not"
-                " sort. Sort its lines by time and replay the result"
+                "the file is too large to sort. Sort its lines by time and replay the result"
             )
         parts.append(to.with_name(f"{to.name}.{number}"))
         with parts[-1].open("wb") as file:
@@ -78,7 +78,7 @@ def _parts(blocks: Iterable[bytes], time_of: TimeOf) -> Iterator[list[tuple[byte
     for line in _lines(blocks):
         time = time_of(line) or time
         part.append((time.encode(), line))
-        size += len(line)
+        size += len(line) + _LINE_BYTES
         if size >= _PART_BYTES:
             yield sorted(part, key=lambda timed: timed[0])
             part, size = [], 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -29,7 +28,16 @@ from stunwatch.ingest.records import (
     strip_terminator,
 )
 from stunwatch.ingest.replay import documents, esxtop
-from stunwatch.ingest.replay.archives import KINDS, SPARSE, Archive, Member, kind_of, open_archive
+from stunwatch.ingest.replay.archives import (
+    KINDS,
+    SPARSE,
+    Archive,
+    Member,
+    Room,
+    kind_of,
+    open_archive,
+    why_no_disk,
+)
 from stunwatch.ingest.replay.fragments import ENDING, fragment, grouped, join
 from stunwatch.ingest.replay.sorting import is_unordered, write_sorted
 from stunwatch.ingest.replay.streams import (
@@ -194,14 +202,6 @@ class Plan:
         self.close()
 
 
-@dataclass(slots=True)
-class _Room:
-    """What may still be unpacked from one path, including archives inside archives."""
-
-    bytes_left: int
-    logs_left: int
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A file that may be a log."""
@@ -213,7 +213,7 @@ class _Candidate:
     root_is_host: bool
     written_at: datetime
     depth: int = 0  # the number of archives around it
-    room: _Room | None = None  # of the outermost archive
+    room: Room | None = None  # of the outermost archive
     is_split: bool = False  # it was a JSON document and has one object per line now
     is_sorted: bool = False  # its lines were sorted by time
 
@@ -358,7 +358,7 @@ class _Planner:
                     self._skip(name)
                     return
             joined = self._new_folder() / "0"
-            sentence = self._why_no_disk(joined, sum(each.st_size for each in statuses))
+            sentence = why_no_disk(joined, sum(each.st_size for each in statuses), self._limits)
             if sentence:
                 self._problem(name, sentence)
                 return
@@ -467,18 +467,21 @@ class _Planner:
     def _document(self, candidate: _Candidate) -> None:
         """Write the objects of a JSON document to a temporary file and add that."""
         lines = self._new_folder() / "0"
-        if sentence := self._why_no_disk(lines, documents.LARGEST_BYTES):
+        if sentence := why_no_disk(lines, documents.LARGEST_BYTES, self._limits):
             self._problem(candidate.name, sentence)
             return
         try:
-            documents.split(candidate.path, lines, self._limits)
+            has_lines = documents.split(candidate.path, lines, self._limits)
         except UnreadableError as problem:
-            if candidate.is_promised:
-                self._problem(candidate.name, str(problem))
-            else:
-                self._skip(candidate.name)
+            self._problem(candidate.name, str(problem), is_failure=candidate.is_promised)
             return
-        self._look(replace(candidate, path=lines, is_split=True))
+        if has_lines:
+            self._look(replace(candidate, path=lines, is_split=True))
+        elif candidate.is_promised:
+            sentence = "it is a JSON document without log lines"
+            self._problem(candidate.name, sentence, is_failure=False)
+        else:
+            self._skip(candidate.name)
 
     def _sorted(self, file: SourceFile) -> Path | None:
         """Sort the lines of a file into a temporary one; return None if they are in order."""
@@ -501,7 +504,7 @@ class _Planner:
         if not is_unordered(blocks(), time_of):
             return None
         in_order = self._new_folder() / "0"
-        sentence = self._why_no_disk(in_order, 2 * file.size_bytes)
+        sentence = why_no_disk(in_order, 2 * file.size_bytes, self._limits)
         try:
             if not sentence:
                 write_sorted(blocks(), time_of, in_order)
@@ -595,7 +598,7 @@ class _Planner:
                 " the folder",
             )
             return
-        room = archive.room or _Room(limits.most_bytes(archive.path.stat().st_size), limits.logs)
+        room = archive.room or Room(limits.most_bytes(archive.path.stat().st_size), limits.logs)
         archive = replace(archive, room=room)
         folder = self._new_folder()
         before = self._told
@@ -651,7 +654,7 @@ class _Planner:
         packed: Archive,
         member: Member,
         candidate: _Candidate,
-        room: _Room,
+        room: Room,
         *,
         is_log: bool = False,
     ) -> bool:
@@ -663,7 +666,7 @@ class _Planner:
             return False
 
     def _written(
-        self, packed: Archive, member: Member, candidate: _Candidate, room: _Room, *, is_log: bool
+        self, packed: Archive, member: Member, candidate: _Candidate, room: Room, *, is_log: bool
     ) -> bool:
         content = packed.content()
         head = bytearray()
@@ -698,28 +701,19 @@ class _Planner:
             self._problem(candidate.name, sentence)
             return False
         room.bytes_left -= written
-        room.logs_left -= 1
+        room.files_left -= 1
         return True
 
-    def _why_no_room(self, path: Path, member: Member, room: _Room, written: int) -> str:
+    def _why_no_room(self, path: Path, member: Member, room: Room, written: int) -> str:
         limits = self._limits
-        if room.logs_left <= 0:
+        if room.files_left <= 0:
             return (
                 f"the archive has more than {limits.logs:,} logs. Unpack it yourself and replay the"
                 " folder"
             )
         if written > room.bytes_left:
             return self._too_large
-        return self._why_no_disk(path, member.size_bytes, written)
-
-    def _why_no_disk(self, path: Path, size_bytes: int, written: int = 0) -> str:
-        left = shutil.disk_usage(path.parent).free - (size_bytes - written)
-        if left >= self._limits.spare_disk_bytes:
-            return ""
-        return (
-            f"there is too little room in {path.parent.parent} to unpack its {size_bytes:,} bytes."
-            " TMPDIR names another folder"
-        )
+        return why_no_disk(path, member.size_bytes - written, limits)
 
     @property
     def _too_large(self) -> str:

@@ -30,7 +30,7 @@ from stunwatch.ingest.records import (
     reason_of,
     rejection,
 )
-from stunwatch.ingest.replay.fields import LinesOfFields, columns_of
+from stunwatch.ingest.replay.fields import LinesOfFields, columns_of, value_of
 from stunwatch.ingest.times import Stamps, UptimeClock
 from stunwatch.ingest.vm_paths import vm_of
 
@@ -41,7 +41,7 @@ JSON_WITHOUT_HEAD: Final = (
 )
 
 # Whole lines first: Graylog and Elastic keep the original line next to the fields parsed from it.
-_MESSAGE_FIELDS = (
+MESSAGE_FIELDS = (
     ("event", "original"),
     ("_source", "event", "original"),  # a document that was dumped from an index of Elastic
     ("_source", "message"),
@@ -156,7 +156,7 @@ class Unwrapper:
         if time is not None:
             document.setdefault("time", time)
         path = _first_text(document, _FILE_FIELDS)
-        for field in _MESSAGE_FIELDS:
+        for field in MESSAGE_FIELDS:
             text = _text(document, field)
             if text:
                 yield _lines(text, path)
@@ -289,15 +289,11 @@ def _json(line: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _text(document: Any, field: tuple[str, ...]) -> str | None:
-    """Return the text of a field, whether nested or written with dots; None if there is none."""
-    if not isinstance(document, dict):
-        return None
-    value = document.get(".".join(field))
-    if isinstance(value, str) or len(field) == 1:
-        return value if isinstance(value, str) else None
-    return _text(document.get(field[0]), field[1:])
+def _text(document: dict[str, Any], field: tuple[str, ...]) -> str | None:
+    """Return the text of a field; None if there is none."""
+    value = value_of(document, field)
+    return value if isinstance(value, str) else None
 
 
-def _first_text(document: Any, fields: tuple[tuple[str, ...], ...]) -> str | None:
+def _first_text(document: dict[str, Any], fields: tuple[tuple[str, ...], ...]) -> str | None:
     return next((text for field in fields if (text := _text(document, field))), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from datetime import datetime
 from pathlib import Path, PurePath, PurePosixPath
 
 from stunwatch.ingest.records import decode, fuller_host
-from stunwatch.ingest.replay.archives import Member, kind_of, open_archive
+from stunwatch.ingest.replay.archives import Member, Room, kind_of, open_archive, why_no_disk
 from stunwatch.ingest.replay.fragments import fragment, grouped, join
 from stunwatch.ingest.replay.sources import ARCHIVE_ENDING, moment, shown_name
 from stunwatch.ingest.replay.streams import (
@@ -161,14 +160,6 @@ def _merged(files: list[File]) -> list[Output]:
     return list(merged.values())
 
 
-@dataclass
-class _Room:
-    """What may still be unpacked from one archive and the archives in it."""
-
-    bytes_left: int
-    files_left: int = LIMITS.logs
-
-
 def files_in(paths: Iterable[Path], problems: list[Problem]) -> Iterator[File]:
     """Yield files with outputs, also in folders and archives. Errors are added to `problems`."""
     groups = grouped(map(str, paths))
@@ -293,11 +284,11 @@ def _archive(
     name: str,
     place: PurePosixPath,
     problems: list[Problem],
-    room: _Room | None = None,
+    room: Room | None = None,
     depth: int = 1,
 ) -> Iterator[File]:
     """Yield the members with outputs. `place` is the archive's path within the outermost one."""
-    room = room or _Room(LIMITS.most_bytes(path.stat().st_size))
+    room = room or Room(LIMITS.most_bytes(path.stat().st_size), LIMITS.logs)
     packed = open_archive(path, kind)
     fragments: dict[str, dict[int, Path]] = {}
     written_at: dict[str, float] = {}
@@ -356,14 +347,11 @@ def _is_wanted(inner: PurePosixPath, member: Member) -> bool:
     return is_output or (not _bundle_in(inner) and _TEXT_NAME.search(inner.name) is not None)
 
 
-def _unpack(content: Iterator[bytes], member: Member, to: Path, room: _Room) -> str:
+def _unpack(content: Iterator[bytes], member: Member, to: Path, room: Room) -> str:
     """Write a member to a file; return why that is impossible, or an empty string."""
     try:
-        if shutil.disk_usage(to.parent).free - member.size_bytes < LIMITS.spare_disk_bytes:
-            return (
-                f"there is too little room in {to.parent.parent} to unpack its"
-                f" {member.size_bytes:,} bytes. TMPDIR names another folder"
-            )
+        if sentence := why_no_disk(to, member.size_bytes, LIMITS):
+            return sentence
         with to.open("wb") as copy:
             for piece in content:
                 room.bytes_left -= len(piece)

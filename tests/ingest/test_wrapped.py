@@ -424,14 +424,27 @@ def test_a_json_document_that_cannot_be_read_is_reported(tmp_path: Path) -> None
         (b'{"events": [{"message": "x"}, ', "cut off or damaged"),
         (b'[{"message": "' + b"x" * 70_000_000 + b'"}]', "more than 64 MiB"),
         (b'[{"message": "x"}' + b",{}" * 1_000_000 + b"]", "1,000,000 objects"),
-        (b'{\n"hits": {"message": "x"}\n}', "without log lines"),
     ):
         path = write(tmp_path / "export.json", content)
         with plan([path]) as planned:
             assert [sentence in each.sentence for each in planned.problems] == [True]
         write(tmp_path / "folder/export.json", content)
         with plan([tmp_path / "folder"]) as planned:
-            assert planned.skipped == [str(tmp_path / "folder/export.json")]
+            assert [(each.is_failure, sentence in each.sentence) for each in planned.problems] == [
+                (False, True)
+            ]
+
+
+def test_a_json_document_without_log_lines_is_skipped(tmp_path: Path) -> None:
+    content = b'{\n"hits": {"message": "x"}\n}'
+    path = write(tmp_path / "folder/export.json", content)
+    with plan([tmp_path / "folder"]) as planned:
+        assert planned.skipped == [str(path)]
+        assert [each.path for each in planned.problems] == [str(tmp_path / "folder")]
+    with plan([path]) as planned:
+        assert [each.sentence for each in planned.problems] == [
+            "it is a JSON document without log lines"
+        ]
 
 
 def test_a_message_of_several_lines_has_one_head(tmp_path: Path) -> None:
