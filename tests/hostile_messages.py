@@ -64,6 +64,15 @@ WAYS: Final[Mapping[str, bytes]] = {
     "list of nothing": b"[null]",
     "list of texts": b'["garbled"]',
     "list of a number too large for 64 bits": b"[8.5e19]",
+    "list of numbers": b"[1, 2.5]",
+    "list of a number and nothing": b"[1, null]",
+    "list of a number and a text": b'[1, "2"]',
+    "list of a number and true": b"[1, true]",
+    "list of a number and a list": b"[1, [2]]",
+    "list of no finite number": b"[1e400, 1]",
+    "list of texts, one with brackets": b'["a]\\"[,", "b"]',
+    "list of texts, one empty": b'["garbled", ""]',
+    "list of a text and a number": b'["garbled", 1]',
     "object": b'{"a": {"b": 1}}',
     "nested deeply": b"[" * 1100 + b"]" * 1100,
 }
@@ -154,10 +163,10 @@ def mutated_messages(seed: int) -> Iterator[Hostile]:
 
 
 def fields(schema: Mapping[str, Any]) -> list[str]:
-    """Return names of a schema's fields, and of fields of objects in lists: `next_steps.step`."""
+    """Return names of a schema's fields, and of fields of objects in them: `next_steps.step`."""
     names = []
     for name, each in schema["properties"].items():
-        members = each.get("items", {}).get("properties", {})
+        members = each.get("items", each).get("properties", {})
         names += [name, *(f"{name}.{member}" for member in members)]
     return names
 
@@ -178,10 +187,13 @@ def broken(texts: Texts, path: str, way: str) -> bytes | None:
     field, _, member = path.partition(".")
     kept = [(name, each) for name, each in texts.items() if name != field]
     if member:
-        first, *others = json.loads(texts[field]) or [{}]
+        found = json.loads(texts[field]) or [{}]
+        first, *others = found if isinstance(found, list) else [found]
         inner = broken({name: encoded(each) for name, each in first.items()}, member, way)
         if inner is None:
             return None
+        if isinstance(found, dict):
+            return joined([*kept, (field, inner)])
         return joined([*kept, (field, b"[" + b",".join([inner, *map(encoded, others)]) + b"]")])
     if way not in {ABSENT, TWICE}:
         return joined([*kept, (field, WAYS[way])])

@@ -1,29 +1,32 @@
--- Reads the samples of esxtop and of vCenter. One row is one message, verbatim; see records_queue.sql.
+-- Reads the samples of esxtop and of vCenter. One row is one message, verbatim: a sample, or the samples of a
+-- row of esxtop; see records_queue.sql.
 CREATE TABLE IF NOT EXISTS samples_queue (raw String)
 ENGINE = Kafka(stunwatch_kafka)
 SETTINGS
     kafka_topic_list = 'esxi.esxtop,esxi.vcenter',
     kafka_group_name = 'clickhouse-samples',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream';
+    kafka_handle_error_mode = 'stream',
+    -- A host has samples every 2 s at most. A block costs about as much as a thousand samples.
+    kafka_flush_interval_ms = 1000;
 
 -- Passes samples from the Kafka table to the views that fill the stored tables; it stores nothing.
 -- `fault` is the reason for a rejection. It is empty for nearly all samples.
 CREATE TABLE IF NOT EXISTS samples
 (
-    event_time String,
-    received_at String,
-    kind String,
-    source String,
-    origin String,
-    host String,
-    file String,
-    generation String,
+    event_time LowCardinality(String),
+    received_at LowCardinality(String),
+    kind LowCardinality(String),
+    source LowCardinality(String),
+    origin LowCardinality(String),
+    host LowCardinality(String),
+    file LowCardinality(String),
+    generation LowCardinality(String),
     offset Nullable(UInt64),
     line_bytes Nullable(UInt32),
-    run_id String,
-    time_quality String,
-    object_class String,
+    run_id LowCardinality(String),
+    time_quality LowCardinality(String),
+    object_class LowCardinality(String),
     device String,
     davg_ms Nullable(Float64),
     kavg_ms Nullable(Float64),
@@ -45,7 +48,7 @@ CREATE TABLE IF NOT EXISTS samples
     resets_per_second Nullable(Float64),
     event_at Nullable(DateTime64(6, 'UTC')),
     received Nullable(DateTime64(6, 'UTC')),
-    fault String,
+    fault LowCardinality(String),
     raw String,
     topic String,
     topic_partition UInt64,

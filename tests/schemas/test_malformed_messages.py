@@ -38,6 +38,7 @@ TABLES = {
 """Schema → table of its rows, and the columns that identify a row."""
 
 WITH_DEFAULTS = {"truncated", "origin"}
+MEASURES = SCHEMAS["esxtop_row.v1"]["properties"]["measures"]["properties"]
 BY_ARRIVAL = {"event_time", "received_at", "stamped_at", "time_quality"}
 """Columns of lines, samples and rejected lines. Another value is stored if the time is far from the
 time of arrival."""
@@ -52,8 +53,8 @@ IS_TIME = re.compile(
 # -- The row that a message must be stored as
 
 
-def stored_row(message: Hostile) -> dict[str, Any] | None:
-    """Return the fields to store, {} if nothing is stored, None if the message is rejected."""
+def stored_rows(message: Hostile) -> list[dict[str, Any]] | None:
+    """Return the rows to store, each as its fields; None if the message is rejected."""
     if not message.schema:
         return None
     is_event = message.topic.startswith("events.")
@@ -71,7 +72,18 @@ def stored_row(message: Hostile) -> dict[str, Any] | None:
         # `stamped_at` may be an impossible time. Then the line is stored with its time of arrival.
         if name != "stamped_at" and is_time and isinstance(each, str) and not exists(each):
             return None
-    return {} if fields.get("kind") == "progress" else fields
+    if fields.get("kind") == "progress":
+        return []
+    if message.schema != "esxtop_row.v1":
+        return [fields]
+    devices, given = fields.pop("devices"), fields.pop("measures")
+    measures = {name: each for name, each in given.items() if name in MEASURES}
+    if "device" in fields or any(len(each) not in (0, len(devices)) for each in measures.values()):
+        return None
+    return [
+        fields | {"device": device} | {name: each[place] for name, each in measures.items() if each}
+        for place, device in enumerate(devices)
+    ]
 
 
 def parsed(value: bytes) -> tuple[dict[str, Any], list[str]]:
@@ -114,6 +126,9 @@ def validator(name: str, is_event: bool) -> Draft202012Validator:
     text = json.dumps(SCHEMAS[name]).replace('$"', '\\\\Z"')
     schema = copy.deepcopy(json.loads(text))
     schema.pop("additionalProperties", None)
+    for each in schema["properties"].values():
+        if each.get("type") == "object":
+            each.pop("additionalProperties", None)
     types = Draft202012Validator.TYPE_CHECKER
     if not is_event:
         # In JSON Schema 1.0 is an integer. The view for lines checks the text, and rejects it.
@@ -144,27 +159,31 @@ def differences(server: Server, messages: Iterable[Hostile]) -> list[str]:
         "SELECT file, offset, reason FROM rejected_lines_stored WHERE match(file, '^[a-z_.]+/0$')"
     ):
         rejected[file, offset].append(reason)
-    rows = {schema: stored(server, *of_table) for schema, of_table in TABLES.items()}
+    rows = {of_table: stored(server, *of_table) for of_table in TABLES.values()}
     found, taken = [], set()
     for offset, each in enumerate(sent):
         reasons = rejected.pop((f"{each.topic}/0", offset), [])
-        expected = stored_row(each)
+        expected = stored_rows(each)
         if expected is None:
             if len(reasons) != 1 or not reasons[0]:
                 found.append(f"{each.about}: {len(reasons)} rejected rows, expected 1")
         elif reasons:
             found.append(f"{each.about}: rejected, {reasons}")
         elif expected:
-            own = of_message(expected, TABLES[each.schema][1], rows[each.schema])
-            if len(own) != 1:
-                found.append(f"{each.about}: {len(own)} rows, expected 1")
-            for row in own:
+            table = TABLES[each.schema]
+            own = of_message(expected[0], table[1], rows[table])
+            if len(own) != len(expected):
+                found.append(f"{each.about}: {len(own)} rows, expected {len(expected)}")
+                continue
+            own.sort(key=lambda row: str(row.get("device")))
+            expected.sort(key=lambda fields: str(fields.get("device")))
+            for fields, row in zip(expected, own, strict=True):
                 taken.add(id(row))
-                found += [f"{each.about}: {wrong}" for wrong in changed(each.schema, expected, row)]
+                found += [f"{each.about}: {wrong}" for wrong in changed(each.schema, fields, row)]
     found += [f"nobody sent {each}" for each in rejected]
-    for schema, by_name in rows.items():
+    for (table, _), by_name in rows.items():
         more = {id(row): row for each in by_name.values() for row in each if id(row) not in taken}
-        found += [f"a row of no {schema}: {row}" for row in more.values()]
+        found += [f"a row of {table} that no message has: {row}" for row in more.values()]
     server.empty()
     return found
 

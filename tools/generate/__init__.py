@@ -3,7 +3,7 @@
     schemas/<name>.v1.schema.json       JSON Schema of a message
     sql/generated/queues                the table that reads the topics of events
     sql/generated/materialized_views    a materialized view for each kind of event
-    sql/generated/parsing               the checks of all events
+    sql/generated/parsing               the checks of all events and samples
     sql/generated/retention.sql         how long ClickHouse keeps events and records
 
 The SQL is in `templates`. schemas/README.md describes the definitions.
@@ -20,7 +20,7 @@ from stunwatch import schema
 from stunwatch.definitions import SCHEMAS, definitions, events
 from tools.generate.checks import STEP, checks_of
 from tools.generate.columns import columns
-from tools.generate.json_schema import text_of
+from tools.generate.json_schema import numbers_of, text_of
 
 GENERATED: Final = schema.SQL / schema.GENERATED
 
@@ -37,7 +37,12 @@ def texts() -> dict[Path, str]:
     return made | {
         GENERATED / "queues" / "events_queue.sql": _filled("queue", topics=[*events()]),
         GENERATED / "parsing" / "events_mv.sql": _filled(
-            "parsing", step=STEP, **vars(checks_of(kinds))
+            "events", step=STEP, **vars(checks_of(kinds))
+        ),
+        GENERATED / "parsing" / "samples_mv.sql": _filled(
+            "samples",
+            measures=[*numbers_of("esxtop_sample")],
+            most_devices=definitions()["esxtop_row"].fields["devices"]["most_length"],
         ),
         GENERATED / "retention.sql": _filled("retention", definitions=definitions().values()),
     }

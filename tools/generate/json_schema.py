@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stunwatch.definitions import Definition, Field
+from stunwatch.definitions import Definition, Field, definitions
 
 TIME: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?Z$"
 """The pattern of every time, UTC."""
@@ -29,6 +29,7 @@ _JSON: Final[Mapping[str, dict[str, Any]]] = {
     "uuids": {"type": "array", "items": _UUID},
     "uint64s": {"type": "array", "items": _INTEGERS["uint64"]},
     "rows": {"type": "array"},
+    "lists": {"type": "object", "additionalProperties": False},
 }
 
 
@@ -55,6 +56,12 @@ def schema_of(definition: Definition) -> dict[str, Any]:
     return schema
 
 
+def numbers_of(name: str) -> dict[str, Field]:
+    """The fields of a definition that are numbers of the type `float`."""
+    fields = definitions()[name].fields
+    return {each: field for each, field in fields.items() if field["type"] == "float"}
+
+
 def _object(fields: Mapping[str, Field]) -> dict[str, Any]:
     return {
         "type": "object",
@@ -78,6 +85,14 @@ def _property(field: Field) -> dict[str, Any]:
         found["type"] = [found["type"], "null"]
     if field["type"] == "rows":
         found["items"] = _object(field["fields"])
+    if "least_length_of_each" in field:
+        found["items"] = found["items"] | {"minLength": field["least_length_of_each"]}
+    if field["type"] == "lists":
+        numbers = {"type": "array", "items": {"type": ["number", "null"]}}
+        found["properties"] = {
+            name: numbers | {"description": each["meaning"]}
+            for name, each in numbers_of(field["of"]).items()
+        }
     found |= {"pattern": field["pattern"]} if "pattern" in field else {}
     found |= {"minimum": field["least"]} if "least" in field else {}
     least, most = ("minItems", "maxItems") if "items" in found else ("minLength", "maxLength")
