@@ -45,9 +45,9 @@ KEYED_TYPE = Types.ROW([Types.STRING(), Types.STRING(), Types.LONG(), Types.STRI
 """The bucket of the log key, and the log key, offset and record of `candidates`. Python receives
 the record as one string faster than a column for each field."""
 
-SAMPLE_TYPE = Types.ROW(
-    [Types.DOUBLE() if number in (7, 8, 9, 10) else Types.STRING() for number in range(12)]
-)
+_TEXTS = Types.OBJECT_ARRAY(Types.STRING())
+_NUMBERS = Types.OBJECT_ARRAY(Types.DOUBLE())
+SAMPLE_TYPE = Types.ROW([*[Types.STRING()] * 6, _TEXTS, *[_NUMBERS] * 4, Types.STRING()])
 """A row of the views `…_measured` in samples.sql."""
 
 LATE_TOPIC = "esxi.late"

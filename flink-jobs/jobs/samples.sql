@@ -1,8 +1,8 @@
 -- Samples, before io.github.stunwatch.SampleWindows aggregates them. Read by jobs/detect.py, which replaces
 -- ${…} once per origin.
 
--- One row is one measurement of one object (schemas/esxtop_sample.v1), live or of a replay, or a
--- progress record, which ends the samples of a host in a replay.
+-- One row is a sample of one object (schemas/esxtop_sample.v1) or of several (schemas/esxtop_row.v1),
+-- live or of a replay, or a progress record, which ends the samples of a host in a replay.
 CREATE TEMPORARY TABLE ${origin}_samples (
   `owner` STRING,
   `event_time` STRING,
@@ -15,6 +15,13 @@ CREATE TEMPORARY TABLE ${origin}_samples (
   `kavg_ms` DOUBLE,
   `gavg_ms` DOUBLE,
   `commands_per_second` DOUBLE,
+  `devices` ARRAY<STRING>,
+  `measures` ROW<
+    `davg_ms` ARRAY<DOUBLE>,
+    `kavg_ms` ARRAY<DOUBLE>,
+    `gavg_ms` ARRAY<DOUBLE>,
+    `commands_per_second` ARRAY<DOUBLE>
+  >,
   `run_id` STRING
 ) WITH (
   'connector' = 'kafka',
@@ -37,11 +44,11 @@ SELECT
   `host`,
   '${origin}' AS `origin`,
   `object_class`,
-  `device`,
-  `davg_ms`,
-  `kavg_ms`,
-  `gavg_ms`,
-  `commands_per_second`,
+  COALESCE(`devices`, ARRAY[`device`]) AS `devices`,
+  IF(`devices` IS NULL, ARRAY[`davg_ms`], `measures`.`davg_ms`) AS `davg_ms`,
+  IF(`devices` IS NULL, ARRAY[`kavg_ms`], `measures`.`kavg_ms`) AS `kavg_ms`,
+  IF(`devices` IS NULL, ARRAY[`gavg_ms`], `measures`.`gavg_ms`) AS `gavg_ms`,
+  IF(`devices` IS NULL, ARRAY[`commands_per_second`], `measures`.`commands_per_second`) AS `commands_per_second`,
   `run_id`
 FROM ${origin}_samples
 WHERE COALESCE(`origin`, 'esxtop') = '${origin}';

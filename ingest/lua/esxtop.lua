@@ -1,4 +1,4 @@
--- Converts a row of esxtop's batch CSV to one sample per object (schemas/esxtop_sample.v1), by the
+-- Converts a row of esxtop's batch CSV to the samples of its objects (schemas/esxtop_row.v1), by the
 -- rules of ingest/replay/esxtop.py.
 --
 -- Example Input:
@@ -6,7 +6,8 @@
 -- Example Output, for the header
 --   "(PDH-CSV 4.0) (UTC)(0)","\\esx01\Physical Disk SCSI Device(naa.6001)\Average Driver MilliSec/…:
 --   {{topic = "esxi.esxtop", key = "esx01",
---     value = '{"event_time":"2024-02-03T04:05:06Z",…,"device":"naa.6001","davg_ms":3.5,…}'}, …}
+--     value = '{"event_time":"2024-02-03T04:05:06Z",…,"devices":["naa.6001"],
+--       "measures":{"davg_ms":[3.5]},…}'}, …}
 
 package.path = debug.getinfo(1, "S").source:match("^@(.*)esxtop.lua$") .. "?.lua;" .. package.path
 local files = require("files")
@@ -49,13 +50,20 @@ local COUNTERS = {
   ["Resets/sec"] = "resets_per_second",
 }
 local FIELDS = {
-  "event_time", "received_at", "kind", "source", "host", "object_class", "device", "davg_ms",
-  "kavg_ms", "gavg_ms", "qavg_ms", "davg_read_ms", "davg_write_ms", "gavg_read_ms",
+  "event_time", "received_at", "kind", "source", "host", "object_class", "devices", "measures",
+  "file", "generation", "offset", "line_bytes", "run_id", "time_quality",
+}
+local MEASURES = {
+  "davg_ms", "kavg_ms", "gavg_ms", "qavg_ms", "davg_read_ms", "davg_write_ms", "gavg_read_ms",
   "gavg_write_ms", "commands_per_second", "reads_per_second", "writes_per_second",
   "megabytes_read_per_second", "megabytes_written_per_second", "active_commands",
   "queued_commands", "failed_reserves_per_second", "aborts_per_second", "resets_per_second",
-  "file", "generation", "offset", "line_bytes", "run_id", "time_quality",
 }
+
+-- Most objects in one message, and about how long their names are together at most, as in
+-- ingest/replay/esxtop.py.
+local MOST_OBJECTS = 100
+local MOST_NAME_BYTES = 16 * 1024
 
 local function is_header(row)
   if row:sub(1, 3) == text.BYTE_ORDER_MARK then row = row:sub(4) end
@@ -108,12 +116,27 @@ local function names_of(row)
   return names
 end
 
--- Parses a header into a plan for its rows: number of columns, zone, host and objects.
+-- Adds the objects of a class in groups, each for one message.
+local function add_groups(groups, class, objects)
+  local group, bytes = nil, 0
+  for _, object in ipairs(objects) do
+    local own = #object.device
+    if not group or #group.objects == MOST_OBJECTS or bytes + own > MOST_NAME_BYTES then
+      group, bytes = { class = class, objects = {} }, 0
+      groups[#groups + 1] = group
+    end
+    group.objects[#group.objects + 1] = object
+    bytes = bytes + own
+  end
+end
+
+-- Parses a header into a plan for its rows: number of columns, zone, host and groups of objects.
 local function plan_of(row, folder)
   local names = names_of(text.decode(row))
   local zone = names[1]:match("^%(PDH%-CSV [%d.]+%) %(.*%)%(([+-]?%d+)%)")
-  local plan = { columns = #names, ahead = (tonumber(zone) or 0) * 60, objects = {}, host = folder }
+  local plan = { columns = #names, ahead = (tonumber(zone) or 0) * 60, groups = {}, host = folder }
   local objects, is_named = {}, false
+  local of_class, classes = {}, {}
   for column, name in ipairs(names) do
     local host = name:match("^\\\\([^\\]+)\\")
     local is_host = host and host ~= "local" and host ~= "localhost" and not text.is_long_name(host)
@@ -127,11 +150,16 @@ local function plan_of(row, folder)
       local id = class .. "\0" .. instance
       if not objects[id] then
         objects[id] = { class = class, device = instance, columns = {} }
-        table.insert(plan.objects, objects[id])
+        if not of_class[class] then
+          of_class[class] = {}
+          table.insert(classes, class)
+        end
+        table.insert(of_class[class], objects[id])
       end
       objects[id].columns[field] = column
     end
   end
+  for _, class in ipairs(classes) do add_groups(plan.groups, class, of_class[class]) end
   return plan
 end
 
@@ -182,28 +210,51 @@ local function number_of(value)
   return number and number >= 0 and number <= LARGEST_VALUE and number or nil
 end
 
-local function samples_of(found, plan, values, event_time, received_at)
-  local samples = {}
-  for _, object in ipairs(plan.objects) do
-    local sample, is_measured = {}, false
+-- Returns the names of a group's objects and their values, both as JSON; nothing if no column holds a
+-- number. An object without any number is left out, and so is a counter that no object has.
+local function measured(group, values)
+  local devices, lists, known = {}, {}, {}
+  for _, field in ipairs(MEASURES) do lists[field] = {} end
+  for _, object in ipairs(group.objects) do
+    local place = #devices + 1
     for field, column in pairs(object.columns) do
-      sample[field] = number_of(values[column])
-      is_measured = is_measured or sample[field] ~= nil
-    end
-    if is_measured then
-      sample.event_time, sample.received_at = event_time, received_at
-      sample.kind, sample.source, sample.host = "line", "esxtop", plan.host
-      sample.object_class, sample.device = object.class, object.device
-      sample.file, sample.generation = found.file, found.generation
-      sample.offset, sample.line_bytes = found.offset, found.line_bytes
-      sample.run_id, sample.time_quality = "live", "exact"
-      samples[#samples + 1] = message.of("esxi.esxtop", sample, FIELDS)
+      local number = number_of(values[column])
+      if number then
+        lists[field][place], known[field] = message.to_json(number), true
+        devices[place] = message.to_json(object.device)
+      end
     end
   end
-  return samples
+  if #devices == 0 then return nil end
+  local measures = {}
+  for _, field in ipairs(MEASURES) do
+    local list = lists[field]
+    if known[field] then
+      for place = 1, #devices do list[place] = list[place] or "null" end
+      measures[#measures + 1] = '"' .. field .. '":[' .. table.concat(list, ",") .. "]"
+    end
+  end
+  return "[" .. table.concat(devices, ",") .. "]", "{" .. table.concat(measures, ",") .. "}"
 end
 
--- Returns the samples of a row, or its rejection; nothing for a header.
+local function messages_of(found, plan, values, event_time, received_at)
+  local made = {}
+  for _, group in ipairs(plan.groups) do
+    local devices, measures = measured(group, values)
+    if devices then
+      made[#made + 1] = message.of("esxi.esxtop", {
+        event_time = event_time, received_at = received_at, kind = "line", source = "esxtop",
+        host = plan.host, object_class = group.class, devices = { json = devices },
+        measures = { json = measures }, file = found.file, generation = found.generation,
+        offset = found.offset, line_bytes = found.line_bytes, run_id = "live",
+        time_quality = "exact",
+      }, FIELDS)
+    end
+  end
+  return made
+end
+
+-- Returns the messages of a row, or its rejection; nothing for a header.
 local function make(found, arrival)
   local row = text.without_terminator(found.line)
   if is_header(row) then
@@ -221,7 +272,7 @@ local function make(found, arrival)
   elseif not event_time then
     reason = "the first column is not a time"
   else
-    local made = samples_of(found, plan, values, event_time, received_at)
+    local made = messages_of(found, plan, values, event_time, received_at)
     if #made > 0 then return made end
   end
   return message.rejection({

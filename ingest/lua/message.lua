@@ -16,13 +16,16 @@ local function escape(character)
   return ESCAPES[character] or string.format("\\u%04x", character:byte())
 end
 
-local function to_json(value)
+-- A table is JSON already: {json = "[1,2]"}.
+function message.to_json(value)
   if type(value) == "string" then
     if value:find('[%c"\\]') then value = value:gsub('[%c"\\]', escape) end
     return '"' .. value .. '"'
   elseif type(value) == "number" then
     local short = string.format("%.14g", value)
     return tonumber(short) == value and short or string.format("%.17g", value)
+  elseif type(value) == "table" then
+    return value.json
   end
   return tostring(value)
 end
@@ -54,7 +57,7 @@ function message.of(topic, record, fields)
   local members = {}
   for _, name in ipairs(fields) do
     local value = record[name]
-    if value ~= nil then members[#members + 1] = '"' .. name .. '":' .. to_json(value) end
+    if value ~= nil then members[#members + 1] = '"' .. name .. '":' .. message.to_json(value) end
   end
   return { topic = topic, key = key_of(record), value = "{" .. table.concat(members, ",") .. "}" }
 end

@@ -1,4 +1,4 @@
-r"""Converts esxtop's batch CSV: one wide row becomes one sample per object (esxtop_sample.v1).
+r"""Converts esxtop's batch CSV: one wide row becomes the samples of its objects (esxtop_row.v1).
 
 The header contains a time zone and, per column, `\\host\Object(instance)\Counter`. It is parsed
 once into a plan for its rows. A file may have several headers (esxtop was restarted with `>>`).
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import compress
 from typing import Final
 
 from stunwatch.ingest.records import FAILED, Origin, Record, decode, fuller_host, is_long, rejection
@@ -18,6 +20,11 @@ from stunwatch.ingest.times import FIRST_YEAR, LAST_YEAR
 
 # A header of 51,000 columns has 4 MB.
 MAX_ROW_BYTES: Final = 16 << 20
+
+MOST_OBJECTS: Final = 100
+"""Most objects in one message. A row with more of one class becomes several messages."""
+MOST_NAME_BYTES: Final = 16 << 10
+"""About how long the names of the objects in one message are together at most."""
 
 OBJECT_CLASSES = {
     "Physical Disk SCSI Device": "scsi_device",
@@ -72,8 +79,19 @@ def is_header(row: bytes) -> bool:
     return row[:12].removeprefix(_BOM).lstrip(b'"').startswith(b"(PDH-CSV")
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Objects of one class whose samples are in one message."""
+
+    object_class: str
+    devices: list[str]
+    counters: list[tuple[str, list[int]]]
+    """By field: the column of each object. Behind the last column is an empty one, for objects
+    without this counter."""
+
+
 class EsxtopRecords:
-    """Makes the samples of one CSV file, row by row."""
+    """Makes the messages of one CSV file, row by row."""
 
     def __init__(self, origin: Origin) -> None:
         """`origin.host` comes from the folder or an option. A host in the header replaces it."""
@@ -81,8 +99,7 @@ class EsxtopRecords:
         self.origin = origin
         self._columns = 0
         self._zone = UTC
-        # (object_class, device, [(field, column)])
-        self._plan: list[tuple[str, str, list[tuple[str, int]]]] = []
+        self._groups: list[_Group] = []
 
     def read_header(self, row: bytes) -> None:
         """Read the zone, the host and the plan for the rows that follow."""
@@ -92,7 +109,7 @@ class EsxtopRecords:
             names = []  # every row will be rejected for its number of columns
         self._columns = len(names)
         self._zone = _zone(names[0]) if names else UTC
-        objects: dict[tuple[str, str], dict[str, int]] = {}
+        objects: dict[str, dict[str, dict[str, int]]] = {}
         host = None
         for number, name in enumerate(names):
             named = HOST.match(name) if host is None else None
@@ -104,16 +121,18 @@ class EsxtopRecords:
             object_class = OBJECT_CLASSES.get(column["object"])
             field = FIELDS.get(column["counter"])
             if object_class is not None and field is not None:
-                objects.setdefault((object_class, column["instance"]), {})[field] = number
-        self._plan = [
-            (object_class, device, sorted(fields.items(), key=lambda item: _ORDER[item[0]]))
-            for (object_class, device), fields in objects.items()
+                of_class = objects.setdefault(object_class, {})
+                of_class.setdefault(column["instance"], {})[field] = number
+        self._groups = [
+            group
+            for object_class, found in objects.items()
+            for group in _groups(object_class, found, self._columns)
         ]
         known = self._folder_origin.host
         self.origin = replace(self._folder_origin, host=fuller_host(host, known) if host else known)
 
     def make(self, row: bytes, received_at: str, offset: int, line_bytes: int) -> list[Record]:
-        """Return the samples of a row (not of a header), or one rejection if any error occurs."""
+        """Return the messages of a row (not of a header), or one rejection if any error occurs."""
         try:
             return self._make(row, received_at, offset, line_bytes)
         except Exception as error:
@@ -160,10 +179,11 @@ class EsxtopRecords:
             "run_id": origin.run_id,
             "time_quality": "exact",
         }
+        values.append(b"")
         return [
-            {**first, "object_class": object_class, "device": device, **measured, **last}
-            for object_class, device, fields in self._plan
-            if (measured := _measured(values, fields))
+            {**first, "object_class": group.object_class, **measured, **last}
+            for group in self._groups
+            if (measured := _measured(values, group))
         ]
 
     def _event_time(self, value: bytes) -> str | None:
@@ -188,17 +208,80 @@ def _zone(name: str) -> timezone:
     return timezone(timedelta(minutes=minutes)) if abs(minutes) < 24 * 60 else UTC
 
 
-def _measured(values: list[bytes], fields: list[tuple[str, int]]) -> dict[str, float]:
-    """Return the fields whose column holds a number."""
-    measured = {}
-    for field, column in fields:
-        try:
-            number = float(values[column])
-        except ValueError:
-            continue
-        if 0 <= number <= LARGEST_VALUE:
-            measured[field] = number
-    return measured
+def _groups(
+    object_class: str, objects: Mapping[str, Mapping[str, int]], no_column: int
+) -> Iterator[_Group]:
+    """Yield the objects of a class in groups, each for one message."""
+    devices: list[str] = []
+    name_bytes = 0
+    for device in objects:
+        own_bytes = len(device.encode())
+        is_full = len(devices) == MOST_OBJECTS or name_bytes + own_bytes > MOST_NAME_BYTES
+        if devices and is_full:
+            yield _group(object_class, devices, objects, no_column)
+            devices, name_bytes = [], 0
+        devices.append(device)
+        name_bytes += own_bytes
+    yield _group(object_class, devices, objects, no_column)
+
+
+def _group(
+    object_class: str,
+    devices: list[str],
+    objects: Mapping[str, Mapping[str, int]],
+    no_column: int,
+) -> _Group:
+    fields = {field for device in devices for field in objects[device]}
+    counters = [
+        (field, [objects[device].get(field, no_column) for device in devices])
+        for field in sorted(fields, key=_ORDER.__getitem__)
+    ]
+    return _Group(object_class, devices, counters)
+
+
+def _measured(values: list[bytes], group: _Group) -> Record | None:
+    """Return `devices` and `measures` of a message; None if no column holds a number.
+
+    An object without any number is left out, and so is a counter that no object has.
+    """
+    measures = {}
+    for field, columns in group.counters:
+        numbers = [_number(values[column]) for column in columns]
+        if numbers.count(None) < len(numbers):
+            measures[field] = numbers
+    if not measures:
+        return None
+    devices = group.devices
+    if all(None in numbers for numbers in measures.values()):
+        is_measured = [
+            any(each is not None for each in found)
+            for found in zip(*measures.values(), strict=True)
+        ]
+        devices = list(compress(devices, is_measured))
+        measures = {field: list(compress(found, is_measured)) for field, found in measures.items()}
+    return {"devices": devices, "measures": measures}
+
+
+def _number(value: bytes) -> float | None:
+    """Return a counter's value; None if there is none."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if 0 <= number <= LARGEST_VALUE else None
+
+
+def samples_in(message: Record) -> Iterator[Record]:
+    """Yield the samples of a message one by one, as esxtop_sample.v1 has them."""
+    devices, measures = message["devices"], message["measures"]
+    common = {name: each for name, each in message.items() if name not in ("devices", "measures")}
+    for place, device in enumerate(devices):
+        measured = {
+            field: numbers[place]
+            for field, numbers in measures.items()
+            if numbers[place] is not None
+        }
+        yield {**common, "device": device, **measured}
 
 
 def values_of(row: bytes) -> list[bytes]:

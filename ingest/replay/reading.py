@@ -159,7 +159,8 @@ class Reading:
                 made = maker.make(row, received_at, offset, line_bytes)
                 is_rejected = "reason" in made[0]
                 topic, key = REJECTED if is_rejected else ESXTOP, kafka_key(made[0])
-                self._count(1, int(is_rejected), 0 if is_rejected else len(made))
+                samples = 0 if is_rejected else sum(len(each["devices"]) for each in made)
+                self._count(1, int(is_rejected), samples)
                 yield [(topic, key, record) for record in made]
 
     def _binary(self) -> Iterator[list[Message]]:

@@ -23,6 +23,7 @@ from stunwatch.engine.owner import epoch_microseconds
 from stunwatch.event_span import STRETCH_LENGTH, EventSpan
 from stunwatch.ingest.records import to_json
 from stunwatch.ingest.replay import ESXTOP, REJECTED, Message, Options, Problem, Reading, SourceFile
+from stunwatch.ingest.replay.esxtop import samples_in
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.triage.windows import Windows
 
@@ -195,8 +196,9 @@ class _FileReader:
                 done.reject(record["reason"], Rejected(1, self._name, line))
             elif topic == ESXTOP:
                 self._seen(done.seen_samples, record)
-                counts["samples"] += 1
-                done.windows.add(key, record)
+                for sample in samples_in(record):
+                    counts["samples"] += 1
+                    done.windows.add(key, sample)
             elif record["kind"] != "line":
                 self._keep(key, record)
             else:

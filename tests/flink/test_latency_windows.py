@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -26,11 +27,8 @@ pytestmark = pytest.mark.integration
 
 START = datetime(2024, 5, 6, 7, 0, 0)
 HOST = "esx01.lab.example"
-FIELDS = (
-    *("owner", "event_time", "kind", "host", "origin", "object_class", "device", "davg_ms"),
-    *("kavg_ms", "gavg_ms", "commands_per_second", "run_id"),
-)
-"""The fields of SampleWindows.FIELDS."""
+COMMON = ("owner", "event_time", "kind", "host", "origin", "object_class")
+MEASURES = ("davg_ms", "kavg_ms", "gavg_ms", "commands_per_second")
 
 
 Found = dict[str, list[dict[str, Any]]]
@@ -82,15 +80,42 @@ def collected(java_classes: str) -> Collect:
     return partial(collect, java_classes)
 
 
-def collect(java_classes: str, samples: list[dict[str, Any]], most_kept: int = 0) -> Found:
+def in_row(samples: list[dict[str, Any]]) -> Row:
+    """Return samples that differ in their objects only as a row of SampleWindows.FIELDS."""
+    first = {"origin": "esxtop", **samples[0]}
+    devices = [each.get("device") for each in samples]
+    values = [[each.get(name) for each in samples] for name in MEASURES]
+    # A row of esxtop has no list for a counter without any value.
+    lists = [None if len(each) > 1 and not any(each) else each for each in values]
+    return Row(*(first.get(name) for name in COMMON), devices, *lists, first.get("run_id"))
+
+
+def by_row(samples: list[dict[str, Any]]) -> list[Row]:
+    """Return samples that follow each other and differ in their objects only as one row."""
+    same = itemgetter(*COMMON, "run_id")
+    with_names = [
+        {**dict.fromkeys((*COMMON, "run_id")), "origin": "esxtop", **each} for each in samples
+    ]
+    return [in_row([*each]) for _, each in groupby(with_names, same)]
+
+
+def one_by_one(samples: list[dict[str, Any]]) -> list[Row]:
+    return [in_row([each]) for each in samples]
+
+
+def collect(
+    java_classes: str,
+    samples: list[dict[str, Any]],
+    most_kept: int = 0,
+    rows_of: Callable[[list[dict[str, Any]]], list[Row]] = one_by_one,
+) -> Found:
     configuration = Configuration()
     configuration.set_string("python.executable", sys.executable)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
     env.add_jars(java_classes)
-    rows = [Row(*({"origin": "esxtop", **each}.get(name) for name in FIELDS)) for each in samples]
     # One source, so that the samples arrive in this order.
-    stream = env.from_collection(rows, SAMPLE_TYPE).set_parallelism(1)
+    stream = env.from_collection(rows_of(samples), SAMPLE_TYPE).set_parallelism(1)
     found: Found = {}
     with windows(stream, most_kept).execute_and_collect() as results:
         for kind, owner, host, run_id, event_time, message in results:
@@ -164,6 +189,23 @@ def test_samples_give_windows_and_episodes(collected: Collect) -> None:
         ("naa.twenty", "davg", "esxtop"): ("sustained", "07:01:00", "07:02:00", 60.0, 4),
         ("naa.kernel", "kavg", "esxtop"): ("sustained", "07:00:00", "", 7.5, 120),
     }
+
+
+def test_rows_with_several_objects_give_the_same(collected: Collect) -> None:
+    samples = [*sorted(SAMPLES, key=itemgetter("event_time")), progress()]
+    assert len(by_row(samples)) < len(samples) / 3
+    together, alone = collected(samples, rows_of=by_row), collected(samples)
+    assert {kind: shown(together, kind) for kind in ("window", "short_window")} == {
+        kind: shown(alone, kind) for kind in ("window", "short_window")
+    }
+
+
+def test_a_row_whose_lists_have_different_lengths_stops_nothing(collected: Collect) -> None:
+    row = by_row(series("naa.1", 5, [9.0]) + series("naa.2", 5, [9.0]))[0]
+    short, long, none, no_name = (Row(*row) for _ in range(4))
+    short[7], long[10], none[6], no_name[6] = [1.0], [1.0] * 3, None, [None, "naa.2"]
+    found = collected([progress()], rows_of=lambda end: [short, long, none, no_name, in_row(end)])
+    assert [(each["device"], each["samples"]) for each in found["window"]] == [("naa.2", 1)]
 
 
 def test_no_hosts_clock_or_delay_affects_another_host(collected: Collect) -> None:

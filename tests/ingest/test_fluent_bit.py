@@ -130,12 +130,8 @@ def accepts(port: int) -> bool:
 def comparable(topic: str, key: str, record: dict[str, Any]) -> Message:
     """Remove the time of arrival, which differs, and normalise numbers: 120 is 120.0."""
     unequal = {"received_at", "event_time" if record.get("time_quality") == "arrival" else ""}
-    record = {
-        name: float(value) if isinstance(value, int) else value
-        for name, value in record.items()
-        if name not in unequal
-    }
-    return topic, key, json.dumps(record, sort_keys=True)
+    text = json.dumps({name: each for name, each in record.items() if name not in unequal})
+    return topic, key, json.dumps(json.loads(text, parse_int=float), sort_keys=True)
 
 
 def from_wire(messages: Iterable[bytes], maker: WireRecords | None = None) -> list[Message]:
@@ -383,6 +379,9 @@ def esxtop_csv() -> str:
         r"\\esx01.lab.example\Virtual Disk(web, old:scsi0:0)\Average MilliSec/Read",
         r"\\esx01.lab.example\Memory\Memory Overcommit (1 Minute Avg)",
     ]
+    # More objects, and longer names, than one message has.
+    many = [rf"\\esx01\Physical Disk Path(vmhba1:C0:T0:L{n})\Reads/sec" for n in range(120)]
+    long = [rf"\\esx01\Virtual Disk({'é' * 300}{n})\Reads/sec" for n in range(40)]
     rows = [
         ["(PDH-CSV 4.0) (Pacific Daylight Time)(-420)", *counters],
         ["05/06/2024 07:08:09", "25.95", "0.01", "1000.3", "250", "0", "3.5", "0.1"],
@@ -393,6 +392,9 @@ def esxtop_csv() -> str:
         # esxtop was restarted with other columns
         ["(PDH-CSV 4.0) (UTC)(0)", counters[3], counters[0]],
         ["05/06/2024 14:08:24", "120", "4.25"],
+        ["(PDH-CSV 4.0) (UTC)(0)", *many, *long],
+        ["05/06/2024 14:08:25", *("" if n % 7 == 1 else str(n / 8) for n in range(160))],
+        ["(PDH-CSV 4.0) (UTC)(0)", counters[3], counters[0]],
     ]
     return "".join(",".join(f'"{value}"' for value in row) + "\n" for row in rows)
 

@@ -104,9 +104,12 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         this.mostKept = mostKept;
     }
 
-    /** The fields of the input, in this order. */
+    /**
+     * The fields of the input, in this order. `devices` and the four after it are arrays: a sample of
+     * several objects of one class at one time. An array of values is NULL if nothing has a value.
+     */
     public static final String[] FIELDS = {
-        "owner", "event_time", "kind", "host", "origin", "object_class", "device", "davg_ms",
+        "owner", "event_time", "kind", "host", "origin", "object_class", "devices", "davg_ms",
         "kavg_ms", "gavg_ms", "commands_per_second", "run_id"
     };
 
@@ -151,13 +154,13 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
     /** The names of an object. All but run and log key are in the key of the map of objects. */
     private record Name(String runId, String owner, String origin, String objectClass, String device, String host) {
 
-        static Name of(Row row) {
+        static Name of(Row row, String device) {
             return new Name(
                     (String) row.getField(11),
                     (String) row.getField(0),
                     (String) row.getField(4),
                     (String) row.getField(5),
-                    (String) row.getField(6),
+                    device,
                     (String) row.getField(3));
         }
 
@@ -318,13 +321,32 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         if (runId.equals(LIVE) && hostsSeen.isFirst(host, (String) row.getField(1), nowMs)) {
             out.collect(Row.of("seen", owner, host, runId, row.getField(1), null));
         }
-        Name name = Name.of(row);
-        Double davg = finite(row.getField(7));
-        Double main = davg == null ? finite(row.getField(9)) : davg;
-        if (main == null
-                || name.objectClass == null
-                || name.device == null
-                || name.objectClass.equals("device_world")) {
+        String objectClass = (String) row.getField(5);
+        Object[] devices = (Object[]) row.getField(6);
+        if (objectClass == null || devices == null || objectClass.equals("device_world")) {
+            return;
+        }
+        for (int field = 7; field <= 10; field++) {
+            Object[] values = (Object[]) row.getField(field);
+            if (values != null && values.length != devices.length) {
+                failed.inc();
+                return;
+            }
+        }
+        for (int number = 0; number < devices.length; number++) {
+            if (devices[number] != null) {
+                process(row, Name.of(row, (String) devices[number]), number, atMs, nowMs, context, out);
+            }
+        }
+    }
+
+    /** Adds the sample of one object of a row. */
+    private void process(
+            Row row, Name name, int number, long atMs, long nowMs, Context context, Collector<Row> out)
+            throws Exception {
+        Double davg = value(row, 7, number);
+        Double main = davg == null ? value(row, 9, number) : davg;
+        if (main == null) {
             return;
         }
         if (!name.isPlain()) {
@@ -347,10 +369,10 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         each.arrivedMs = nowMs;
         each.clockMs = Math.max(each.clockMs, atMs);
         boolean isLate =
-                add(name, each, atMs, davg == null, main, finite(row.getField(8)), finite(row.getField(10)));
+                add(name, each, atMs, davg == null, main, value(row, 8, number), value(row, 10, number));
         if (isLate) {
             late.inc();
-            out.collect(Row.of("late", owner, host, runId, row.getField(1), lateMessage(name, atMs)));
+            out.collect(Row.of("late", name.owner, name.host, name.runId, row.getField(1), lateMessage(name, atMs)));
         }
         closeShorts(name, each, each.clockMs - LATENESS_MS, out);
         closeMinutes(name, each, each.clockMs - LATENESS_MS, out);
@@ -713,9 +735,10 @@ public final class SampleWindows extends KeyedProcessFunction<String, Row, Row>
         return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
     }
 
-    /** Returns a number; null if it is missing or not finite. */
-    private static Double finite(Object value) {
-        return value instanceof Double number && Double.isFinite(number) ? number : null;
+    /** Returns the value of an object of a row; null if it is missing or not finite. */
+    private static Double value(Row row, int field, int number) {
+        Object[] values = (Object[]) row.getField(field);
+        return values != null && values[number] instanceof Double value && Double.isFinite(value) ? value : null;
     }
 
     /** Parses `2024-05-06T07:08:09.123Z` to ms since 1970; -1 if it is not such a time. */
