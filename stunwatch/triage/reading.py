@@ -195,10 +195,7 @@ class _FileReader:
                 line = str(record["line"])[:_SHOWN_CHARACTERS]
                 done.reject(record["reason"], Rejected(1, self._name, line))
             elif topic == ESXTOP:
-                self._seen(done.seen_samples, record)
-                for sample in samples_in(record):
-                    counts["samples"] += 1
-                    done.windows.add(key, sample)
+                self._take_samples(key, record)
             elif record["kind"] != "line":
                 self._keep(key, record)
             else:
@@ -221,6 +218,12 @@ class _FileReader:
         for place in self._matching([record["message"] for _, record in lines]):
             key, record = lines[place]
             self._keep(owner_of(record["message"], key), record)
+
+    def _take_samples(self, key: str, message: dict[str, Any]) -> None:
+        self._seen(self._done.seen_samples, message)
+        for sample in samples_in(message):
+            self._done.counts["samples"] += 1
+            self._done.windows.add(key, sample)
 
     def _matching(self, messages: list[str]) -> list[int]:
         """Return the indexes of the messages that contain a literal, in order.

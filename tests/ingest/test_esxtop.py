@@ -1,4 +1,4 @@
-"""Conversion of esxtop rows to samples."""
+"""Conversion of esxtop's rows to messages with samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import time
 import pytest
 
 from stunwatch.ingest.records import Origin, Record
-from stunwatch.ingest.replay.esxtop import EsxtopRecords, is_header
+from stunwatch.ingest.replay.esxtop import (
+    MOST_NAME_BYTES,
+    MOST_OBJECTS,
+    EsxtopRecords,
+    is_header,
+    samples_in,
+)
 
 RECEIVED_AT = "2024-06-30T12:00:00Z"
 ZONE = "(PDH-CSV 4.0) (UTC)(0)"
@@ -18,7 +24,7 @@ def header(*counters: str, zone: str = ZONE, quote: str = '"') -> bytes:
     return ",".join(f"{quote}{name}{quote}" for name in (zone, *counters)).encode()
 
 
-def made(head: bytes, row: bytes, host: str | None = None) -> list[Record]:
+def messages(head: bytes, row: bytes, host: str | None = None) -> list[Record]:
     lines = EsxtopRecords(
         Origin(run_id="r1", source="esxtop", host=host, file="a.csv", generation="00000000")
     )
@@ -26,6 +32,63 @@ def made(head: bytes, row: bytes, host: str | None = None) -> list[Record]:
     assert not is_header(row)
     lines.read_header(head)
     return lines.make(row, RECEIVED_AT, 100, len(row) + 1)
+
+
+def made(head: bytes, row: bytes, host: str | None = None) -> list[Record]:
+    """Return the samples one by one, or the rejection."""
+    return [
+        sample
+        for message in messages(head, row, host)
+        for sample in ([message] if "reason" in message else samples_in(message))
+    ]
+
+
+def test_a_row_becomes_one_message_per_class_of_objects() -> None:
+    head = header(
+        rf"{NAA}\Average Driver MilliSec/Command",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6002)\Commands/sec",
+        r"\\esx01.lab.example\Virtual Disk(web01:scsi0:0)\Average MilliSec/Write",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6003)\Commands/sec",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6002)\Average Driver MilliSec/Command",
+        r"\\esx01.lab.example\Physical Disk SCSI Device(naa.6002)\Aborts/sec",
+    )
+    row = b'"02/03/2024 04:05:06","27.25","120.5","1.5","","0.5",""'
+    devices, virtual_disks = messages(head, row)
+    expected = {
+        "event_time": "2024-02-03T04:05:06Z",
+        "received_at": RECEIVED_AT,
+        "kind": "line",
+        "source": "esxtop",
+        "host": "esx01.lab.example",
+        "object_class": "scsi_device",
+        "devices": ["naa.6001", "naa.6002"],
+        "measures": {"davg_ms": [27.25, 0.5], "commands_per_second": [None, 120.5]},
+        "file": "a.csv",
+        "generation": "00000000",
+        "offset": 100,
+        "line_bytes": len(row) + 1,
+        "run_id": "r1",
+        "time_quality": "exact",
+    }
+    assert devices == expected
+    assert list(devices) == list(expected)
+    assert list(devices["measures"]) == list(expected["measures"])
+    assert virtual_disks["devices"] == ["web01:scsi0:0"]
+    assert virtual_disks["measures"] == {"gavg_write_ms": [1.5]}
+
+
+def test_a_message_has_a_bounded_number_of_objects_and_bytes() -> None:
+    many = [rf"\\esx01\Physical Disk Path(vmhba1:C0:T0:L{n})\Reads/sec" for n in range(250)]
+    long = [rf"\\esx01\Virtual Disk({'é' * 2000}{n})\Reads/sec" for n in range(40)]
+    head = header(*many, *long)
+    row = b'"02/03/2024 04:05:06"' + b',"1"' * 290
+    found = messages(head, row)
+    assert [len(each["devices"]) for each in found[:3]] == [MOST_OBJECTS, MOST_OBJECTS, 50]
+    assert all(
+        len("".join(each["devices"]).encode()) <= MOST_NAME_BYTES < 5 * 4002 for each in found
+    )
+    names = [name for each in found for name in each["devices"]]
+    assert names == [name.partition("(")[2].partition(")")[0] for name in (*many, *long)]
 
 
 def test_a_row_becomes_one_sample_per_object() -> None:
@@ -63,7 +126,6 @@ def test_a_row_becomes_one_sample_per_object() -> None:
         "time_quality": "exact",
     }
     assert sample == expected
-    assert list(sample) == list(expected)
     assert virtual_disk["object_class"] == "virtual_disk"
     assert virtual_disk["device"] == "web 01:scsi0:0"
     assert virtual_disk["gavg_write_ms"] == 1.5
@@ -187,10 +249,10 @@ def test_a_row_of_fifty_thousand_columns_is_read_fast() -> None:
     started = time.perf_counter()
     lines.read_header(head)
     header_read = time.perf_counter()
-    samples = lines.make(row, RECEIVED_AT, 0, len(row))
+    made = lines.make(row, RECEIVED_AT, 0, len(row))
     row_read = time.perf_counter()
-    assert len(samples) == 8500
-    assert all(len(sample) == 17 for sample in samples)
+    assert sum(len(message["devices"]) for message in made) == 8500
+    assert all(len(message["measures"]) == 4 for message in made)
     # esxtop writes a row every 3 s at most; this limit is many times faster
     assert row_read - header_read < 0.5
     assert header_read - started < 3

@@ -153,8 +153,8 @@ def esxtop(row: str, header: str = HEADER) -> list[dict[str, object]]:
 
 
 def test_a_normal_esxtop_value_becomes_a_number() -> None:
-    [sample] = esxtop('"05/06/2024 07:08:09","3.5"')
-    assert sample["davg_ms"] == 3.5
+    [message] = esxtop('"05/06/2024 07:08:09","3.5"')
+    assert message["measures"] == {"davg_ms": [3.5]}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_wrapped_line_or_a_row_that_fails_is_rejected(monkeypatch: pytest.Monk
         raise ArithmeticError
 
     monkeypatch.setattr(LineRecords, "_make", fail)
-    monkeypatch.setattr(EsxtopRecords, "_samples", fail)
+    monkeypatch.setattr(EsxtopRecords, "_make", fail)
     origin = Origin(run_id="r1", file="a", generation="0")
     wrapped = WrappedRecords(origin, written_at=WRITTEN_AT, zone=UTC, year=None)
     line = b'{"message": "2024-05-06T07:08:09.123Z esx01 vmkernel: cpu1:1)NFS: 337: text"}'

@@ -43,7 +43,7 @@ def read(path: Path, **options: Any) -> tuple[Reading, list[Message]]:
         messages = [message for batch in reading for message in batch]
     assert reading.lines_read == reading.lines_accepted + reading.lines_rejected
     for topic, _, record in messages:
-        name = {BACKFILL: "log_line", ESXTOP: "esxtop_sample", REJECTED: "rejected_line"}[topic]
+        name = {BACKFILL: "log_line", ESXTOP: "esxtop_row", REJECTED: "rejected_line"}[topic]
         validator(name).validate(orjson.loads(orjson.dumps(record)))
     return reading, messages
 

@@ -74,8 +74,11 @@ def stored_rows(message: Hostile) -> list[dict[str, Any]] | None:
             return None
     if fields.get("kind") == "progress":
         return []
-    if message.schema != "esxtop_row.v1":
-        return [fields]
+    return samples_in(fields) if message.schema == "esxtop_row.v1" else [fields]
+
+
+def samples_in(fields: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the samples of a row of esxtop, each as its fields; None if it is rejected."""
     devices, given = fields.pop("devices"), fields.pop("measures")
     measures = {name: each for name, each in given.items() if name in MEASURES}
     if "device" in fields or any(len(each) not in (0, len(devices)) for each in measures.values()):

@@ -100,7 +100,7 @@ def test_messages_with_300_arrival_dates_are_stored_in_few_partitions(
         | {"source": "esxtop"}
         for each in dates()
     ]
-    feed(server.admin, "samples_mv", "esxi.esxtop", samples)
+    server.read(("esxi.esxtop", orjson.dumps(each)) for each in samples)
     assert partitions(server.admin, "latency_samples_stored") in (1, 2, 3)
 
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from stunwatch import cli
 from stunwatch.errors import UserError
 from stunwatch.ingest.replay import Options, plan
+from stunwatch.ingest.replay.esxtop import samples_in
 from stunwatch.ingest.replay.reading import Reading
 from stunwatch.inventory.files import read
 from stunwatch.inventory.items import items_of
@@ -72,7 +73,7 @@ def scenario(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
                     if "reason" in record:
                         made.rejected.append(record)
                     elif topic == "esxi.esxtop":
-                        made.samples.append(record)
+                        made.samples += samples_in(record)
                     elif record["kind"] == "line":
                         made.records.append(record)
     return made

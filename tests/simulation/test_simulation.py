@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from stunwatch import cli
 from stunwatch.ingest.replay import Options, plan
+from stunwatch.ingest.replay.esxtop import samples_in
 from stunwatch.ingest.replay.reading import Reading
 from stunwatch.simulation import truth as truths
 from stunwatch.simulation.esxtop import is_weighty
@@ -62,7 +63,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
                     if "reason" in record:
                         made.rejected.append(record)
                     elif topic == "esxi.esxtop":
-                        made.samples.append(record)
+                        made.samples += samples_in(record)
                     elif record["kind"] == "line":
                         made.records.append(record)
     return made

@@ -19,6 +19,7 @@ from stunwatch.engine.owners import bucket_of_owner
 from stunwatch.engine.tracking import Row, Trackers, to_json
 from stunwatch.event_span import EventSpan
 from stunwatch.ingest.replay import BACKFILL, ESXTOP, REJECTED, Options, Reading, plan
+from stunwatch.ingest.replay.esxtop import samples_in
 from stunwatch.ingest.replay.in_order import InOrder
 from stunwatch.ingest.times import UptimeClock
 from stunwatch.simulation.run import Scale, Simulation, write
@@ -77,7 +78,8 @@ def candidates(paths: list[Path]) -> tuple[list[Placed], EventSpan]:
                     seen[name] = record["event_time"][:15]
                     rows.append(placed({**record, "owner": key, "kind": "seen"}))
                 if topic == ESXTOP and is_line:
-                    windows.add(key, record)
+                    for sample in samples_in(record):
+                        windows.add(key, sample)
                 elif topic == BACKFILL:
                     owner = owner_of(record["message"], key) if is_line else key
                     rows.append(placed({**record, "owner": owner, "kafka_offset": offset}))
