@@ -45,10 +45,10 @@ SELECT
   '${origin}' AS `origin`,
   `object_class`,
   COALESCE(`devices`, ARRAY[`device`]) AS `devices`,
-  IF(`devices` IS NULL, ARRAY[`davg_ms`], `measures`.`davg_ms`) AS `davg_ms`,
-  IF(`devices` IS NULL, ARRAY[`kavg_ms`], `measures`.`kavg_ms`) AS `kavg_ms`,
-  IF(`devices` IS NULL, ARRAY[`gavg_ms`], `measures`.`gavg_ms`) AS `gavg_ms`,
-  IF(`devices` IS NULL, ARRAY[`commands_per_second`], `measures`.`commands_per_second`) AS `commands_per_second`,
+  CASE WHEN `devices` IS NULL THEN ARRAY[`davg_ms`] ELSE `measures`.`davg_ms` END AS `davg_ms`,
+  CASE WHEN `devices` IS NULL THEN ARRAY[`kavg_ms`] ELSE `measures`.`kavg_ms` END AS `kavg_ms`,
+  CASE WHEN `devices` IS NULL THEN ARRAY[`gavg_ms`] ELSE `measures`.`gavg_ms` END AS `gavg_ms`,
+  CASE WHEN `devices` IS NULL THEN ARRAY[`commands_per_second`] ELSE `measures`.`commands_per_second` END AS `commands_per_second`,
   `run_id`
 FROM ${origin}_samples
 WHERE COALESCE(`origin`, 'esxtop') = '${origin}';
