@@ -62,9 +62,8 @@ def stored_rows(message: Hostile) -> list[dict[str, Any]] | None:
         fields, names = parsed(message.value)
     except (ValueError, RecursionError):
         return None
-    if is_event and len(set(names)) < len(names):
-        return None
-    if not validator(message.schema, is_event).is_valid(fields):
+    is_twice = is_event and len(set(names)) < len(names)
+    if is_twice or not validator(message.schema, is_event).is_valid(fields):
         return None
     properties = SCHEMAS[message.schema]["properties"]
     for name, each in fields.items():
