@@ -143,7 +143,7 @@ local function plan_of(row, folder)
     if is_host and not is_named then
       plan.host, is_named = message.fuller_host(host, folder), true
     end
-    local class, instance, counter = name:match("^\\\\[^\\]*\\([^(\\]+)%((.*)%)\\([^\\]+)$")
+    local class, instance, counter = name:match("^\\\\[^\\]*\\([^(\\]+)%((.+)%)\\([^\\]+)$")
     class = OBJECT_CLASSES[class]
     local field = COUNTERS[counter]
     if class and field then

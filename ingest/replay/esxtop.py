@@ -246,7 +246,7 @@ def _measured(values: list[bytes], group: _Group) -> Record | None:
     """
     measures = {}
     for field, columns in group.counters:
-        numbers = [_number(values[column]) for column in columns]
+        numbers = _numbers([values[column] for column in columns])
         if numbers.count(None) < len(numbers):
             measures[field] = numbers
     if not measures:
@@ -260,6 +260,18 @@ def _measured(values: list[bytes], group: _Group) -> Record | None:
         devices = list(compress(devices, is_measured))
         measures = {field: list(compress(found, is_measured)) for field, found in measures.items()}
     return {"devices": devices, "measures": measures}
+
+
+def _numbers(values: list[bytes]) -> list[float | None]:
+    """Return the values of a counter. Most are numbers, and all are in range."""
+    try:
+        numbers = [*map(float, values)]
+    except ValueError:
+        return [*map(_number, values)]
+    # With a value that is not a number, a comparison is false.
+    if min(numbers) >= 0 and sum(numbers) <= LARGEST_VALUE:
+        return [*numbers]
+    return [*map(_number, values)]
 
 
 def _number(value: bytes) -> float | None:

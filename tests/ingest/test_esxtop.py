@@ -77,6 +77,17 @@ def test_a_row_becomes_one_message_per_class_of_objects() -> None:
     assert virtual_disks["measures"] == {"gavg_write_ms": [1.5]}
 
 
+@pytest.mark.parametrize(
+    "values", [b'"nan","1"', b'"1","nan"', b'"1","inf"', b'"-1","1"', b'"1","x"', b'"1","1e13"']
+)
+def test_one_impossible_value_does_not_affect_the_others(values: bytes) -> None:
+    names = [rf"\\esx01\Physical Disk Adapter(vmhba{n})\Reads/sec" for n in range(3)]
+    [message] = messages(header(*names), b'"02/03/2024 04:05:06",' + values + b',"1000000000000"')
+    places = [n for n, value in enumerate(values.split(b",")) if value == b'"1"']
+    assert message["devices"] == [f"vmhba{n}" for n in (*places, 2)]
+    assert message["measures"] == {"reads_per_second": [1.0, 1e12]}
+
+
 def test_a_message_has_a_bounded_number_of_objects_and_bytes() -> None:
     many = [rf"\\esx01\Physical Disk Path(vmhba1:C0:T0:L{n})\Reads/sec" for n in range(250)]
     long = [rf"\\esx01\Virtual Disk({'é' * 2000}{n})\Reads/sec" for n in range(40)]
