@@ -227,7 +227,6 @@ LOG_KEY = ("source", "host", "datastore", "vm")
 """Columns that identify a log, in the order of the sharding key."""
 
 STORED = re.compile(r"\b(\w+_(?:stored|late))\b")
-FLUSH_INTERVAL = re.compile(r",\n *kafka_flush_interval_ms = \d+")
 ENGINE = re.compile(r"^ENGINE = (\w*MergeTree)(?:\((.*)\))?$", re.MULTILINE)
 
 
@@ -285,8 +284,7 @@ def _spread(file: SqlFile, statement: str, cluster: Cluster) -> str:
         # Materialized views read the shard of their table: there a row arrives once, with all
         # columns.
         return re.sub(rf"^FROM {STORED.pattern}", rf"FROM \1{SHARD}", statement, flags=re.MULTILINE)
-    # The profile of a cluster's servers says how long they collect.
-    return FLUSH_INTERVAL.sub("", statement) if file.stage == "queues" else statement
+    return statement
 
 
 def _replicated(engine: re.Match[str]) -> str:

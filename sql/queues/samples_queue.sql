@@ -6,9 +6,7 @@ SETTINGS
     kafka_topic_list = 'esxi.esxtop,esxi.vcenter',
     kafka_group_name = 'clickhouse-samples',
     kafka_format = 'RawBLOB',
-    kafka_handle_error_mode = 'stream',
-    -- A host has samples every 2 s at most. A block costs about as much as a thousand samples.
-    kafka_flush_interval_ms = 1000;
+    kafka_handle_error_mode = 'stream';
 
 -- Passes samples from the Kafka table to the views that fill the stored tables; it stores nothing.
 -- `fault` is the reason for a rejection. It is empty for nearly all samples.
