@@ -13,6 +13,7 @@ import orjson
 from stunwatch.engine.owner import epoch_microseconds, feed_in_order
 from stunwatch.ingest.records import Record, WireRecords, generation_of, kafka_key
 from stunwatch.ingest.replay import Reading, SourceFile
+from stunwatch.ingest.replay.esxtop import samples_in
 from tests.corpus.cases import DATASTORE, HOST, VM, Case
 from tests.detectors.cases import final_rows
 
@@ -50,7 +51,11 @@ def records_of(case: Case) -> list[Record]:
         )
         read = Reading(source, "corpus", now=lambda: READ_AT)
         return [
-            record for batch in read for _, _, record in batch if record.get("kind") != "progress"
+            each
+            for batch in read
+            for _, _, record in batch
+            if record.get("kind") != "progress"
+            for each in (samples_in(record) if "devices" in record else [record])
         ]
 
 
