@@ -1,4 +1,4 @@
-"""Messages of esxtop become rows of SampleWindows, one message or several objects at a time."""
+"""Messages with the samples of one object or of several become rows of SampleWindows."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.validators import extend
 
 from stunwatch.definitions import definitions
+from stunwatch.folders import ROOT
 from stunwatch.schema import sql_files
 from tests.clickhouse_server import Server
 from tests.hostile_messages import SCHEMAS, Hostile, broken_messages, mutated_messages
@@ -277,6 +278,18 @@ def once(messages: Iterable[Hostile]) -> Iterator[Hostile]:
     """Keep the first of the topics with the same schema, because one view reads them all."""
     known = {each["x-topics"][0] for each in SCHEMAS.values()}
     return (each for each in messages if each.topic in known)
+
+
+def test_a_row_with_too_many_objects_is_rejected(server: Server) -> None:
+    path = ROOT / "schemas/samples/esxtop_row.v1.two_devices.pass.json"
+    row = json.loads(path.read_text()) | {"measures": {"davg_ms": []}}
+    messages = [
+        Hostile("esxi.esxtop", "", json.dumps(made).encode(), "esxtop_row.v1", f"{count} devices")
+        for count in (1000, 1001)
+        for made in [row | {"devices": [f"naa.{n}" for n in range(count)], "offset": count}]
+    ]
+    assert [stored_rows(each) is None for each in messages] == [False, True]
+    assert not differences(server, messages)
 
 
 def test_every_seventh_broken_message_is_rejected_or_stored_unchanged(server: Server) -> None:
